@@ -12,23 +12,25 @@ from typing import Any, NamedTuple
 from . import _core
 from ._append import New, appended, expect_new, refuse_wrong, turned_queries
 from ._tensors import (
-    as_f32, beside, each_alone, expect, expect_alike, expect_axes, fill_where, flat, inner, is_fp8, one_length, rows_of, same, too_short,
+    as_f32, beside, each_alone, expect, expect_alike, expect_axes, expect_f32, fill_where, flat, inner, is_fp8, one_length,
+    rows_of, same, too_short,
 )
 from ._upstream import empty, host, launch, number, stacked, window, wrong, wrongs
 
 KV = {"k_cache": "k", "v_cache": "v"}  # upstream's names of the engine's arguments
-_NAMES = {"k_scales": "k_descale", "v_scales": "v_descale"}
+_NAMES = {"k_scales": "k_descale", "v_scales": "v_descale", "sm_scale": "softmax_scale", "logits_soft_cap": "softcap"}
 
 
 class Keys(NamedTuple):
-    """The place of keys and values. whole: k has the values in front of it already, as a latent cache does."""
+    """The place of keys and values."""
 
     attention: Callable[..., Any]
     arguments: dict[str, Any]  # of attention, as `launch` takes them
     k: Any
     v: Any
     names: Mapping[str, str] = _NAMES  # upstream's, by the engine's
-    whole: bool = False
+    whole: bool = False  # does k have the values in front of it already, as a latent cache does?
+    scales: tuple[Any, ...] = ()  # f32 [pages, page, heads] of int8 keys and values
 
 
 def packed(k: Any, v: Any, cu_seqlens_k: Any, seqused_k: Any = None) -> Keys:
@@ -79,6 +81,8 @@ def rows(k_cache: Any, v_cache: Any, page_table: Any, lens: Any, batch: int, bat
 
 def _picked(page_table: Any, batch_idx: Any) -> Any:
     table, index = host(page_table), host(batch_idx)
+    if index.dtype.name != "int32":
+        raise wrong("input.dtype", "cache_batch_idx", "int32", index.dtype.name)
     for row in ((index < 0) | (index >= len(table))).nonzero()[0]:
         raise wrong("table.pool_row", "cache_batch_idx", f"0 <= row < {len(table)}", str(index[row]), int(row))
     return table[index]
@@ -118,7 +122,7 @@ def options(
         given["causal"] = True
     if window_size is not None and not (isinstance(window_size, tuple) and window_size == (-1, -1)):
         given.update(window(window_size))
-    if softcap and softcap > 0:
+    if softcap and not softcap <= 0:  # NaN is refused
         given["logits_soft_cap"] = softcap
     if attention_chunk:
         given["attention_chunk"] = int(attention_chunk)
@@ -129,6 +133,9 @@ def descales(q_descale: Any, k_descale: Any, v_descale: Any) -> dict[str, Any]:
     """f32 [batch, kv heads] each: q's multiplies logits as k's does."""
     if q_descale is None and k_descale is None and v_descale is None:
         return {}
+    if q_descale is not None and k_descale is not None:
+        expect("q_descale", q_descale, *k_descale.shape)
+        expect_f32(q_descale=q_descale, k_descale=k_descale)
     k_scales = q_descale if k_descale is None else k_descale
     if q_descale is not None and k_descale is not None:
         k_scales = lambda: host(q_descale) * host(k_descale)  # noqa: E731
@@ -164,10 +171,10 @@ def attend(
     bounded = cu_seqlens_q is not None
     if not bounded:
         cu_seqlens_q = one_length(*lead)
-    elif max_seqlen_q is None:
-        raise ValueError("max_seqlen_q is missing: cu_seqlens_q needs it")
-    out, flat_out = _out(q, shape, out, mixed)
-    lse, flat_lse = _lse(q, shape) if with_lse else (None, None)
+    elif max_seqlen_q is None or (max_seqlen_k is None and "cu_seqlens_k" in keys.arguments):
+        raise ValueError(f"max_seqlen_{'q' if max_seqlen_q is None else 'k'} is missing: offsets need it")
+    out, flat_out = new_out(q, shape, out, mixed)
+    lse, flat_lse = new_lse(q, shape) if with_lse else (None, None)
 
     def compute(**call: Any) -> None:
         if bounded:
@@ -231,7 +238,8 @@ def _places(keys: Keys, qv: Any) -> dict[str, Callable[[], Any]]:
     k, v = keys.k, keys.v
     if keys.attention is _core.ragged_attention:
         return {"k": lambda: inner(k if qv is None else beside(v, k)), "v": lambda: inner(v)}
-    return {"cache": lambda: (inner(k if qv is None or keys.whole else beside(v, k)), inner(v))}
+    scales = ("NHD", 0, 0, *keys.scales) if keys.scales else ()
+    return {"cache": lambda: (inner(k if qv is None or keys.whole else beside(v, k)), inner(v), *scales)}
 
 
 def _store_new(new: New, q: Any, qv: Any, keys: Keys, call: dict[str, Any]) -> None:
@@ -255,7 +263,7 @@ def _skip_padding(call: dict[str, Any]) -> None:
     call["cache"] = tuple(t.reshape(-1, 1, *t.shape[2:]) for t in call["cache"])
 
 
-def _out(q: Any, shape: tuple[int, ...], out: Any, mixed: bool) -> tuple[Any, Any]:
+def new_out(q: Any, shape: tuple[int, ...], out: Any, mixed: bool) -> tuple[Any, Any]:
     """out as a caller gets it, and as the engine writes it, [tokens, heads, dim]."""
     if out is None:
         out = empty(q, shape, "bfloat16" if is_fp8(q.dtype) else None)
@@ -266,7 +274,7 @@ def _out(q: Any, shape: tuple[int, ...], out: Any, mixed: bool) -> tuple[Any, An
     return out, out if len(shape) == 3 else flat(out)
 
 
-def _lse(q: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def new_lse(q: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """lse as a caller gets it, and as the engine writes it, [tokens, heads]."""
     *lead, heads, _ = shape
     if len(lead) == 1:
@@ -296,20 +304,20 @@ def _by_request(attention: Callable[..., Any], call: dict[str, Any]) -> None:
 def merge_two(
     a: tuple[Any, Any], b: tuple[Any, Any], out: Any, lse: Any, names: tuple[str, ...], first_rows: int | None = None
 ) -> None:
-    """Merges (values, lse) of two sets of keys into out and lse. names: upstream's of all six. Only first_rows have a."""
+    """Merges (values, lse) of two sets of keys into out and lse. names: upstream's of all six. Only first_rows have a, the
+    others are b's as they are."""
     expect(names[0], a[0], None, None, None)
     for name, tensor in zip(names, (*a, *b, out, lse)):
         expect(name, tensor, *a[0].shape[: len(tensor.shape)])
     expect_alike(names[0], a[0], **{names[2]: b[0], names[4]: out})
 
-    def lses() -> Any:
-        both = as_f32(stacked([a[1], b[1]], 1))
+    def compute(v: Any, s: Any) -> None:
+        _core.merge_states(v=v, s=s, out=out, lse=lse)
         if first_rows is not None:
-            both[first_rows:, 0] = float("-inf")
-        return both
+            out[first_rows:], lse[first_rows:] = v[first_rows:, 1], s[first_rows:, 1]
 
     told = dict(zip(("v", "s", "out", "lse"), names[:2] + names[4:]))
-    launch(_core.merge_states, told, v=lambda: stacked([a[0], b[0]], 1), s=lses, out=out, lse=lse)
+    launch(compute, told, v=lambda: stacked([a[0], b[0]], 1), s=lambda: as_f32(stacked([a[1], b[1]], 1)))
 
 
 class _BFloat16:

@@ -43,24 +43,37 @@ def inner(tensor: Any) -> Any:
 def beside(a: Any, b: Any) -> Any:
     """Joined along the last axis: a view where b begins at the end of a in each row, as in a latent cache."""
     shape = (*a.shape[:-1], a.shape[-1] + b.shape[-1])
-    (at, steps, room), (at_b, steps_b, room_b) = _place(a), _place(b)
+    steps = _steps(a)
+    if not (a.dtype == b.dtype and steps == _steps(b) and steps[-1] == 1 and _at(b) - _at(a) == a.shape[-1]):
+        return joined([a, b], -1)
     apart = all(step >= shape[-1] for step, size in zip(steps, shape[:-1]) if size > 1)
-    if not (a.dtype == b.dtype and steps == steps_b and steps[-1] == 1 and room == room_b and at_b - at == a.shape[-1] and apart):
+    if not (apart and _share(a, b)):
         return joined([a, b], -1)
     if is_torch(a):
-        return a.as_strided(shape, a.stride(), a.storage_offset())
+        return a.as_strided(shape, steps, a.storage_offset())
     import numpy
 
     return numpy.lib.stride_tricks.as_strided(a, shape, a.strides)
 
 
-def _place(tensor: Any) -> tuple[int, tuple[int, ...], Any]:
-    """The address and the strides, in elements, and whose memory it is."""
-    if is_torch(tensor):
-        storage = (tensor.untyped_storage if hasattr(tensor, "untyped_storage") else tensor.storage)()
-        return tensor.data_ptr() // tensor.element_size(), tensor.stride(), storage.data_ptr()
-    base = tensor if tensor.base is None else tensor.base
-    return tensor.ctypes.data // tensor.itemsize, tuple(s // tensor.itemsize for s in tensor.strides), id(base)
+def _steps(tensor: Any) -> tuple[int, ...]:
+    """Strides in elements."""
+    return tensor.stride() if is_torch(tensor) else tuple(s // tensor.itemsize for s in tensor.strides)
+
+
+def _at(tensor: Any) -> int:
+    """The address in elements."""
+    return tensor.data_ptr() // tensor.element_size() if is_torch(tensor) else tensor.ctypes.data // tensor.itemsize
+
+
+def _share(a: Any, b: Any) -> bool:
+    """Do both lie in one memory?"""
+    if not is_torch(a):
+        return (a if a.base is None else a.base) is (b if b.base is None else b.base)
+    if a._base is not None and a._base is b._base:  # the quick answer; views of inference mode have none
+        return True
+    ours, theirs = ((t.untyped_storage if hasattr(t, "untyped_storage") else t.storage)() for t in (a, b))
+    return ours.data_ptr() == theirs.data_ptr()
 
 
 def expect(name: str, tensor: Any, *shape: int | None) -> None:

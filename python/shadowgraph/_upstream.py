@@ -104,7 +104,7 @@ def host(values: Any) -> Any:
 
 def integers(values: Any, dtype: str = "int32") -> Any:
     """Integers of any width as an argument of `launch` that wants dtype."""
-    if values is None or isinstance(values, (list, tuple)) or dtype_name(values.dtype) == dtype:
+    if values is None or isinstance(values, (list, tuple)) or dtype_name(values.dtype) == dtype or "int" not in dtype_name(values.dtype):
         return values
     return lambda: host(values).astype(dtype)
 

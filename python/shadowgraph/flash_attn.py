@@ -51,10 +51,7 @@ def flash_attn_varlen_func(
     """out [tokens, heads, dim]; lse [heads, tokens]. With block_table, k and v are pages, and cu_seqlens_k has their lengths."""
     expect("cu_seqlens_q", cu_seqlens_q, None)
     refuse("flash_attn_varlen_func", dropout_p=dropout_p)
-    if block_table is None:
-        keys = packed(k, v, cu_seqlens_k)
-    else:
-        keys = paged(k, v, block_table, lengths(cu_seqlens_k), **KV, page_table="block_table", cache_seqlens="cu_seqlens_k")
+    keys = _packed_or_paged(k, v, cu_seqlens_k, None, block_table)
     layer = options(softmax_scale, causal, window_size, softcap, alibi="distance")
     rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "alibi_slopes": alibi_slopes}
     out, lse = attend(q, keys, layer, **rest, no_keys=_INF, with_lse=return_attn_probs)
@@ -172,3 +169,54 @@ def _parts(name, packed, *shape):
     """q, k and v, or k and v, of a tensor that has them beside each other."""
     expect(name, packed, *shape)
     return (packed[..., i, :, :] for i in range(packed.shape[-3]))
+
+
+def _packed_or_paged(k, v, cu_seqlens_k, seqused_k, block_table):
+    if block_table is None:
+        return packed(k, v, cu_seqlens_k, seqused_k)
+    name, lens = ("cu_seqlens_k", lengths(cu_seqlens_k)) if seqused_k is None else ("seqused_k", seqused_k)
+    return paged(k, v, block_table, lens, **KV, page_table="block_table", cache_seqlens=name)
+
+
+# Other libraries import these of flash_attn_interface. They return (out, lse, no probabilities, no state of a generator).
+
+
+def _flash_attn_forward(
+    q, k, v, dropout_p, softmax_scale, causal, window_size_left, window_size_right, softcap, alibi_slopes, return_softmax
+):
+    window = (window_size_left, window_size_right)
+    found = flash_attn_func(q, k, v, dropout_p, softmax_scale, causal, window, softcap, alibi_slopes, return_attn_probs=True)
+    return *found, empty(q, (2,), "int64")
+
+
+def _flash_attn_varlen_forward(
+    q,
+    k,
+    v,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_seqlen_q,
+    max_seqlen_k,
+    dropout_p,
+    softmax_scale,
+    causal,
+    window_size_left=-1,
+    window_size_right=-1,
+    softcap=0.0,
+    alibi_slopes=None,
+    return_softmax=False,
+    block_table=None,
+    leftpad_k=None,
+    seqused_k=None,
+    zero_tensors=False,
+    num_splits=0,
+):
+    expect("cu_seqlens_q", cu_seqlens_q, None)
+    refuse("_flash_attn_varlen_forward", dropout_p=dropout_p)
+    if block_table is not None and (num_splits > 1 or leftpad_k is not None):
+        raise RuntimeError(f"{'leftpad_k' if num_splits < 2 else 'num_splits > 1'} is not supported for varlen paged KV")
+    keys = _packed_or_paged(k, v, cu_seqlens_k, seqused_k, block_table)
+    window = (window_size_left, window_size_right)
+    layer = options(softmax_scale, causal, window, softcap, alibi="distance", cache_leftpad=leftpad_k)
+    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "alibi_slopes": alibi_slopes}
+    return *attend(q, keys, layer, **rest, no_keys=_INF), empty(q, (0,)), empty(q, (2,), "int64")

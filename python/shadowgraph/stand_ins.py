@@ -17,6 +17,8 @@ PACKAGES: dict[str, dict[str, str]] = {
     "sgl_kernel": {"sgl_kernel": "sgl_kernel"},
     "vllm": {
         "vllm._custom_ops": "vllm",
+        "vllm.v1.attention.ops.triton_merge_attn_states": "vllm",
+        "vllm.v1.attention.ops.triton_reshape_and_cache_flash": "vllm",
         "vllm.v1.attention.ops.triton_unified_attention": "vllm",
         "vllm.vllm_flash_attn": "vllm.flash_attn",
         "vllm.vllm_flash_attn.flash_attn_interface": "vllm.flash_attn",

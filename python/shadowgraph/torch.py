@@ -44,7 +44,7 @@ def varlen_attn(
     last query and key. With block_table, key and value are pages, and seqused_k has their lengths."""
     expect("cu_seq_q", cu_seq_q, None)
     names = {"q": "query", "k": "key", "v": "value", "cu_seqlens_q": "cu_seq_q", "cu_seqlens_k": "cu_seq_k"}
-    names |= {"max_seqlen_q": "max_q", "max_seqlen_k": "max_k"}
+    names |= {"max_seqlen_q": "max_q", "max_seqlen_k": "max_k", "sm_scale": "scale"}
     if block_table is None:
         keys = packed(key, value, cu_seq_k, seqused_k)._replace(names=names)
     else:
@@ -90,7 +90,7 @@ def scaled_dot_product_attention(
         layer["key_bias"] = lambda: _biases(_mask(attn_mask, (batch, heads, queries, length)))
         q, table = q.reshape(batch * queries, 1, *q.shape[2:]), table.repeat(queries, 0)
     names = {"k_cache": "key", "v_cache": "value", "q": "query", "page_table": "key", "cache_seqlens": "key"}
-    names |= {"custom_mask": "attn_mask", "key_bias": "attn_mask"}
+    names |= {"custom_mask": "attn_mask", "key_bias": "attn_mask", "sm_scale": "scale"}
     out, _ = attend(q, paged(k, v, table, same(length, len(table)), **names), layer, with_lse=False)
     out = out.reshape(batch, queries, heads, -1).swapaxes(1, 2)
     return out if len(lead) == 2 else out.reshape(*lead, queries, -1)

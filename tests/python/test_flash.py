@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 from problems import values
-from reference import attention, far, same, seen
+from reference import attention, f64, far, same, seen
 
 import shadowgraph as sg
 from shadowgraph import flash_attn, flash_attn_3, sgl_kernel, vllm
@@ -161,14 +161,14 @@ WAYS = {
     "fa3 kvcache, rows": (functools.partial(of_rows, fa3.flash_attn_with_kvcache), EVEN, [*FA3, *PADDED], -INF),
     "fa3 kvcache, pages": (functools.partial(of_pages_of_packed, fa3.flash_attn_with_kvcache), UNEVEN, [*FA3, *PADDED], -INF),
     "fa3 kvcache, new keys": (functools.partial(of_new, fa3.flash_attn_with_kvcache, table="page_table"), EVEN, FA3, -INF),
-    "sgl varlen": (functools.partial(of_packed, sgl.flash_attn_varlen_func, lse="return_softmax_lse"), UNEVEN, [*FA3, "sinks", "qv alone"], -INF),
+    "sgl varlen": (functools.partial(of_packed, sgl.flash_attn_varlen_func, lse="return_softmax_lse"), UNEVEN, [*FA3, "sinks", "qv alone, of both widths"], -INF),
     "sgl varlen, pages": (
         functools.partial(of_packed_pages, sgl.flash_attn_varlen_func, lse="return_softmax_lse", table="page_table"), UNEVEN, FA3, -INF),
     "sgl kvcache, pages": (
         functools.partial(of_pages_of_packed, sgl.flash_attn_with_kvcache), UNEVEN, [*FA3, *PADDED, "sinks", "qv alone"], -INF),
     "vllm varlen": (functools.partial(of_vllm, version=2, paged=False), UNEVEN, COMMON + ALIBI, INF),
     "vllm varlen, pages": (functools.partial(of_vllm, version=3, paged=True), UNEVEN, [*COMMON, "descales", "s_aux", "q_v"], -INF),
-    "vllm unified": (of_unified, UNEVEN, [*COMMON, "sinks alone", "linear alibi", "qq_bias", "kv descales", "ranges"], None),
+    "vllm unified": (of_unified, UNEVEN, ["scale", "window of both sides", "causal", "softcap", "sinks alone", "linear alibi", "qq_bias", "kv descales", "ranges", "int8"], None),
     "varlen_attn": (functools.partial(of_varlen_attn, paged=False), UNEVEN, ["varlen scale", "window"], -INF),
     "varlen_attn, pages": (functools.partial(of_varlen_attn, paged=True), UNEVEN, ["varlen scale", "window"], -INF),
 }
@@ -217,6 +217,26 @@ def queries_of_values(p):
     return p.stacked(p.qv) if p.q_lens == EVEN[0] else p.packed(p.qv)
 
 
+def int8_caches(p):
+    """Of another pool: whole numbers, which the reference's keys are then times the scales of their slots."""
+    random = numpy.random.default_rng(1)
+    pools = [random.integers(-127, 128, (PAGES, PAGE, KV_HEADS, DIM)).astype("int8") for _ in range(2)]
+    scales = [abs(values(PAGES, PAGE, KV_HEADS, seed=seed)) / 64 for seed in (8, 9)]
+    return [p.array(x, x.dtype) for x in pools], [p.array(x) for x in scales]
+
+
+def int8_arguments(p):
+    (k, v), (k_scales, v_scales) = int8_caches(p)
+    return {"k": k, "v": v, "kv_quant_mode": vllm.KVQuantMode.INT8_PER_TOKEN_HEAD, "k_scale_cache": k_scales, "v_scale_cache": v_scales}
+
+
+def int8_keys(p, r):
+    pools, scales = int8_caches(p)
+    slots = [(page, i) for page in p.table[r].tolist() for i in range(PAGE)][: p.kv_lens[r]]
+    wide = [numpy.stack([f64(pool[at]) * f64(scale[at])[:, None] for at in slots]) for pool, scale in zip(pools, scales)]
+    return dict(zip("kv", wide))
+
+
 # Each option: arguments of the call, and of the reference for request r.
 OPTIONS = {
     "none": (lambda p: {}, lambda p, r: {}),
@@ -224,6 +244,7 @@ OPTIONS = {
     "varlen scale": (lambda p: {"scale": 0.7}, lambda p, r: {"scale": 0.7}),
     "causal": (lambda p: {"causal": True}, lambda p, r: {"see": {"causal": True}}),
     "window": (lambda p: {"window_size": (2, 1)}, lambda p, r: {"see": {"window": (2, 1)}}),
+    "window of both sides": (lambda p: {"window_size": (2, 0)}, lambda p, r: {"see": {"window": (2, 2)}}),
     "softcap": (lambda p: {"softcap": 1.5}, lambda p, r: {"cap": 1.5}),
     "alibi": (lambda p: {"alibi_slopes": p.array(SLOPES[0])}, lambda p, r: {"bias": distance(p, r, SLOPES[0])}),
     "alibi of each request": (lambda p: {"alibi_slopes": p.array(SLOPES)}, lambda p, r: {"bias": distance(p, r, SLOPES[r])}),
@@ -238,12 +259,15 @@ OPTIONS = {
     "qv": (lambda p: {"qv": queries_of_values(p)}, widened),
     "q_v": (lambda p: {"q_v": queries_of_values(p)}, widened),
     "qv alone": (lambda p: {"qv": queries_of_values(p), "only_qv": True}, lambda p, r: {"q": p.qv[r], "k": p.v[r]}),
+    "qv alone, of both widths": (
+        lambda p: {"qv": queries_of_values(p), "only_qv": True}, lambda p, r: {"q": p.qv[r], "k": p.v[r], "scale": (2 * DIM) ** -0.5}),
     "descales": (
         lambda p: {"q_descale": p.array(SCALES[::-1]), "k_descale": p.array(SCALES), "v_descale": p.array(SCALES)}, qk_scales),
     "kv descales": (lambda p: {"k_descale": p.array(SCALES), "v_descale": p.array(SCALES)}, kv_scales),
     "sinks": (lambda p: {"sinks": p.array(SINKS)}, lambda p, r: {"sinks": SINKS, "lse_sinks": True}),
     "sinks alone": (lambda p: {"sinks": p.array(SINKS)}, lambda p, r: {"sinks": SINKS}),
     "s_aux": (lambda p: {"s_aux": p.array(SINKS)}, lambda p, r: {"sinks": SINKS, "lse_sinks": True}),
+    "int8": (int8_arguments, int8_keys),
     "qq_bias": (lambda p: {"qq_bias": p.array(values(3, 3))}, lambda p, r: {"bias": qq(p, r)}),
     "ranges": (lambda p: {"causal": True, "mm_prefix_range": p.array([[[0, 0], [4, 5]], [[1, 3], [0, 0]]], "int32")}, ranges_seen),
 }

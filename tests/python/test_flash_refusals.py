@@ -28,10 +28,10 @@ REFUSED = [
     (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(page_table=TABLE), {"score_mod": max}),
     (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"score_mod": max}),
     *((flash_mla.flash_mla_with_kvcache, LATENT, {name: some}) for name in (
-        "descale_q", "descale_k", "is_fp8_kvcache", "indices", "extra_k_cache", "extra_indices_in_kvcache", "topk_length", "extra_topk_length")),
+        "is_fp8_kvcache", "extra_k_cache", "extra_indices_in_kvcache", "topk_length", "extra_topk_length")),
     *((vllm.unified_attention, UNIFIED, {name: value}) for name, value in {
         "q_descale": some, "output_scale": some, "rswa_prefix_lens": some, "rswa_window": some, "chunk_lookback": 1,
-        "kv_quant_mode": vllm.KVQuantMode.INT8_PER_TOKEN_HEAD}.items()),
+        "kv_quant_mode": vllm.KVQuantMode.FP8_PER_TOKEN_HEAD}.items()),
     *((vllm.flash_attn.flash_attn_varlen_func, PACKED, {name: value}) for name, value in {
         "dropout_p": 0.1, "output_scale": some, "cp_world_size": 2, "mask_mod": max, "block_sparse_tensors": some, "aux_tensors": some,
         "dynamic_causal": some}.items()),
@@ -55,6 +55,10 @@ EXCLUDED = [
     (flash_attn.flash_attn_with_kvcache, ROWS, {"block_table": TABLE}, "block_table and cache_batch_idx exclude"),
     (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE), {"cache_leftpad": int32([1, 0])}, "block_table and cache_leftpad exclude"),
     (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE) | OFFSETS, {"max_seqlen_q": None}, "max_seqlen_q is missing"),
+    (sgl_kernel.flash_attn.flash_attn_varlen_func, PACKED, {"max_seqlen_k": None}, "max_seqlen_k is missing"),
+    (flash_mla.flash_mla_with_kvcache, LATENT, {"descale_q": torch.ones(1)}, "descale_q and descale_k need each other"),
+    (vllm.unified_attention, UNIFIED, {"softmax_scale": None}, "softmax_scale is missing"),
+    (vllm.unified_attention, UNIFIED, {"kv_quant_mode": vllm.KVQuantMode.INT8_PER_TOKEN_HEAD}, "INT8_PER_TOKEN_HEAD needs k_scale_cache"),
     (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"cu_seqlens_k": int32([0, 3, 6])}, "cu_seqlens_k and seqused_k exclude"),
     (vllm.flash_attn.flash_attn_varlen_func, VLLM, {"block_table": None}, "cu_seqlens_k or block_table is missing"),
 ]
@@ -78,6 +82,7 @@ PARTS = {"out_partial": drawn(2, 3, HEADS, DIM), "lse_partial": drawn(2, 3, HEAD
 MERGED = {name: drawn(3, HEADS, DIM)[..., 0] if name[0] == "s" else drawn(3, HEADS, DIM) for name in ("v_a", "s_a", "v_b", "s_b")}
 CUTLASS = {"q_nope": drawn(2, HEADS, 16), "q_pe": drawn(2, HEADS, 8), "kv_c_and_k_pe_cache": drawn(6, 2, 24), "seq_lens": int32([3, 4])}
 CUTLASS |= {"page_table": TABLE, "workspace": None, "sm_scale": 1.0}
+SCALED = {"q_descale": drawn(2, KV_HEADS).abs(), "k_descale": drawn(2, KV_HEADS).abs()}
 STORED = {"key": drawn(2, KV_HEADS, DIM), "value": drawn(2, KV_HEADS, DIM), "key_cache": drawn(6, 2, KV_HEADS, DIM), "kv_cache_dtype": "auto"}
 STORED |= {"value_cache": drawn(6, 2, KV_HEADS, DIM), "slot_mapping": torch.tensor([1, 3]), "k_scale": None, "v_scale": None}
 LATENTS = {"kv_c": drawn(2, 16), "k_pe": drawn(2, 8), "kv_cache": drawn(6, 2, 24), "slot_mapping": torch.tensor([1, 3]), "kv_cache_dtype": "auto"}
@@ -89,6 +94,13 @@ WRONG = [
     (flash_attn.flash_attn_func, DENSE, {"k": DENSE["k"][:1]}),
     (flash_attn.flash_attn_func, DENSE, {"v": DENSE["v"][:, :2]}),
     (flash_attn.flash_attn_func, DENSE, {"alibi_slopes": drawn(3, HEADS)}),
+    (flash_attn_3.flash_attn_func, DENSE | SCALED, {"q_descale": SCALED["q_descale"][:1]}),
+    *((flash_attn_3.flash_attn_func, DENSE | SCALED, other) for other in half(SCALED, "q_descale", "k_descale")),
+    (flash_attn_3.flash_attn_with_kvcache, cached(page_table=TABLE, cache_batch_idx=int32([1, 0])), {"cache_batch_idx": torch.tensor([1, 0])}),
+    (vllm.reshape_and_cache_flash, STORED, {"slot_mapping": torch.tensor([1.0, 3.0])}),
+    *((flash_attn.flash_attn_func, DENSE, {name: float("nan")}) for name in ("softmax_scale", "softcap")),
+    (scaled_dot_product_attention, SDPA, {"scale": float("nan")}),
+    (sgl_kernel.cutlass_mla_decode, CUTLASS, {"sm_scale": float("nan")}),
     *((flash_attn.flash_attn_func, DENSE, other) for other in half(DENSE, "k", "v")),
     *((call.flash_attn_varlen_func, PACKED, {name: bound}) for call in (flash_attn, flash_attn_3, sgl_kernel.flash_attn, vllm.flash_attn)
       for name, bound in (("max_seqlen_q", 2), ("max_seqlen_k", 0))),
@@ -114,6 +126,9 @@ WRONG = [
     (sgl_kernel.flash_attn.flash_attn_with_kvcache, cached(page_table=TABLE), {"sinks": drawn(3)}),
     (flash_mla.flash_mla_with_kvcache, LATENT, {"block_table": BAD}),
     (flash_mla.flash_mla_with_kvcache, LATENT, {"head_dim_v": 25}),
+    (flash_mla.flash_mla_with_kvcache, LATENT | {"descale_q": torch.ones(2), "descale_k": torch.ones(1)}, {"descale_q": torch.ones(3)}),
+    *((flash_mla.flash_mla_with_kvcache, LATENT | {"descale_q": torch.ones(2), "descale_k": torch.ones(1)}, {name: torch.ones(1).half()})
+      for name in ("descale_q", "descale_k")),
     *((flash_mla.flash_mla_with_kvcache, LATENT, other) for other in half(LATENT, "k_cache")),
     *((flash_attn_3.flash_attn_combine, PARTS, other) for other in (*half(PARTS, "out_partial", "lse_partial"), {"lse_partial": drawn(2, HEADS, 3)}, {"out": drawn(3, HEADS, 9)})),
     *((sgl_kernel.merge_state_v2, MERGED, other) for other in half(MERGED, "v_b")),

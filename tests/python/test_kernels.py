@@ -191,6 +191,27 @@ def test_a_longest_length_that_is_too_small_is_named_and_nothing_is_written():
     assert (out[:4] != 7).all()
 
 
+def test_the_inner_calls_of_flash_attn_are_those_that_others_import():
+    from shadowgraph.flash_attn import _flash_attn_forward, _flash_attn_varlen_forward
+
+    q, k, v = drawn(2, 3, HEADS, DIM), drawn(2, 5, KV_HEADS, DIM), drawn(2, 5, KV_HEADS, DIM, seed=2)
+    options = (0.0, 0.3, False, -1, 0, 0.0, None)
+    out, lse, _, _ = _flash_attn_forward(q, k, v, *options, False)
+    want = flash_attn.flash_attn_func(q, k, v, softmax_scale=0.3, causal=True, return_attn_probs=True)
+    assert torch.equal(out, want[0]) and torch.equal(lse, want[1])
+    starts, used, packed = int32([0, 3, 6]), [5, 4], (t.flatten(0, 1) for t in (q, k, v))
+    out, lse, _, _ = _flash_attn_varlen_forward(*packed, starts, int32([0, 5, 10]), 3, 5, *options, seqused_k=int32(used), leftpad_k=int32([0, 1]))
+    for r in range(2):
+        see = seen(3, used[r], True, leftpad=r)
+        same(out[3 * r : 3 * r + 3], lse[:, 3 * r : 3 * r + 3].t(), attention(q[r], k[r, : used[r]], v[r, : used[r]], see, 0.3), INF)
+    paged = functools.partial(_flash_attn_varlen_forward, q[0], k, v, int32([0, 3]), int32([0, 10]), 3, 10, *options, block_table=int32([[1, 0]]))
+    same(paged()[0], paged()[1].t(), attention(q[0], k[[1, 0]].flatten(0, 1), v[[1, 0]].flatten(0, 1), seen(3, 10, True), 0.3), INF)
+    assert torch.equal(paged(seqused_k=int32([10]))[0], paged()[0])
+    for refused in ({"num_splits": 2}, {"leftpad_k": int32([1])}):
+        with pytest.raises(RuntimeError, match="is not supported for varlen paged KV"):
+            paged(**refused)
+
+
 # Latents.
 
 
@@ -231,6 +252,17 @@ def test_a_sink_of_mla_is_in_out_alone():
     for r in range(2):
         same(out[r], lse[r].t(), attention(q[r], keys[r], keys[r][..., :16], seen(1, lens[r]), 24**-0.5, sinks=sinks))
     assert torch.equal(lse, call()[1])
+
+
+@pytest.mark.parametrize(("of_q", "of_k"), [([2.0], [0.5]), ([2.0, 0.5], [0.25, 3.0])])
+def test_descales_of_latents(of_q, of_k):
+    cache, keys, table = latents([3, 4])
+    q = drawn(2, 1, HEADS, 24, seed=4)
+    scales = {"descale_q": torch.tensor(of_q), "descale_k": torch.tensor(of_k)}
+    out, lse = flash_mla.flash_mla_with_kvcache(q, cache[:, :, None], table, int32([3, 4]), 16, None, **scales)
+    for r in range(2):
+        k = keys[r] * of_k[-1 if r else 0]
+        same(out[r], lse[r].t(), attention(q[r] * of_q[-1 if r else 0], k, k[..., :16], seen(1, 3 + r), 24**-0.5))
 
 
 def test_cutlass_mla_decode():
@@ -288,8 +320,12 @@ def test_a_state_without_keys_has_no_weight(empty):
 def test_tokens_without_context_have_the_suffix():
     v_a, s_a, v_b, s_b, want = parts()
     out, lse = torch.empty(3, HEADS, DIM), torch.empty(HEADS, 3)
+    s_b[0, 2] = INF  # taken as it is, too
     vllm.merge_attn_states(out, v_a, s_a, v_b, s_b, lse, 1)
     assert torch.equal(out[1:], v_b[1:]) and torch.equal(lse[:, 1:], s_b[:, 1:])
+    in_place = v_b.clone()
+    vllm.merge_attn_states(in_place, v_a, s_a, in_place, s_b, None, 1)
+    assert torch.equal(in_place, out)
     assert far(out[:1], want.out[:1], want.out_error[:1]) <= 1
 
 
@@ -314,6 +350,16 @@ def test_fp8_caches_hold_values_by_their_scales():
     assert (caches[0][1, 1] == 0x40).all() and (caches[1][1, 1] == 0x3C).all()  # e4m3: 2 and 1.5
     with pytest.raises(NotImplementedError, match=r"^reshape_and_cache_flash\(kv_cache_dtype=…\)$"):
         vllm.reshape_and_cache_flash(key, value, *caches, torch.tensor([3]), "nvfp4", *scales)
+
+
+def test_fp8_scales_of_heads_and_pages_of_another_order():
+    key, value = torch.full((1, 2, DIM), 4.0), torch.tensor([6.0, 3.0])[None, :, None].expand(1, 2, DIM)
+    caches = torch.zeros(2, 2, 2, 2, DIM, dtype=torch.uint8).transpose(2, 3).unbind(0)  # heads before the slots of a page
+    vllm.reshape_and_cache_flash(key, value, *caches, torch.tensor([3]), "fp8", torch.tensor([2.0, 8.0]), torch.tensor([4.0, 1.5]))
+    assert (caches[0][1, 1, 0] == 0x40).all() and (caches[0][1, 1, 1] == 0x30).all()  # e4m3: 2 and 0.5
+    assert (caches[1][1, 1, 0] == 0x3C).all() and (caches[1][1, 1, 1] == 0x40).all()  # 1.5 and 2
+    with pytest.raises(sg.ShadowgraphError, match="input.shape: k_scale"):
+        vllm.reshape_and_cache_flash(key, value, *caches, torch.tensor([3]), "fp8", torch.ones(3), torch.ones(2))
 
 
 def test_latents_are_stored_side_by_side():

@@ -26,7 +26,7 @@ def cutlass_mla_decode(q_nope, q_pe, kv_c_and_k_pe_cache, seq_lens, page_table, 
     name = "kv_c_and_k_pe_cache"
     expect_alike("q_nope", q_nope, q_pe=q_pe, kv_c_and_k_pe_cache=kv_c_and_k_pe_cache)
     cache = kv_c_and_k_pe_cache[:, :, None]
-    names = {"k_cache": name, "v_cache": name, "cache_seqlens": "seq_lens", "q": "q_pe"}
+    names = {"k_cache": name, "v_cache": name, "cache_seqlens": "seq_lens", "q": "q_pe", "sm_scale": "sm_scale"}
     keys = paged(cache, cache[..., :width], page_table, seq_lens, **names)._replace(whole=True)
     return attend(q_pe[:, None], keys, options(sm_scale), qv=q_nope[:, None], with_lse=False)[0][:, 0]
 

@@ -98,6 +98,8 @@ def flash_attn_varlen_func(
     expect("cu_seqlens_q", cu_seqlens_q, None)
     refuse("flash_attn_varlen_func", score_mod=score_mod)
     if only_qv:
+        if softmax_scale is None and qv is not None:  # by both widths here, by qv's alone in the other call
+            softmax_scale = (q.shape[-1] + qv.shape[-1]) ** -0.5
         q, qv, k = only_values(qv, v)
     if page_table is None:
         keys = packed(k, v, cu_seqlens_k, seqused_k)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+import functools
 
 from .. import _core
 from .._flash import KV, attend, merge_two, options, paged
-from .._tensors import beside, expect, expect_alike, expect_f32, is_fp8
-from .._upstream import dtype_name, empty, floats, host, integers, launch, number, offsets, refuse, wrong
+from .._tensors import as_f32, beside, expect, expect_alike, expect_f32, is_fp8
+from .._upstream import dtype_name, empty, floats, host, integers, launch, number, offsets, per_head, refuse, wrong
 from . import flash_attn as flash_attn
 
 
@@ -56,26 +57,26 @@ def unified_attention(
     mm_prefix_clamp_sliding_window=False,
 ):
     """Writes out [tokens, heads, dim]. k and v [pages, page, heads, dim]; k_descale, v_descale: of the cache, or one per
-    request and head. mm_prefix_range [batch, ranges, 2]: first and last token, which see each other; empty where equal."""
+    request and head; k_scale_cache, v_scale_cache [pages, page, heads]: of int8. mm_prefix_range [batch, ranges, 2]: first
+    and last token, which see each other; empty where equal."""
     expect("cu_seqlens_q", cu_seqlens_q, None)
     expect_alike("k", k, v=v)
     left_out = {"output_scale": output_scale, "rswa_prefix_lens": rswa_prefix_lens, "rswa_window": rswa_window}
-    quantised = kv_quant_mode if kv_quant_mode > KVQuantMode.FP8_PER_TENSOR else None
+    quantised = kv_quant_mode if kv_quant_mode > KVQuantMode.INT8_PER_TOKEN_HEAD else None
     left_out |= {"kv_quant_mode": quantised, "chunk_lookback": chunk_lookback + 1, "q_descale": None if is_fp8(q.dtype) else q_descale}
     left_out |= {"mm_prefix_clamp_sliding_window": mm_prefix_clamp_sliding_window and mm_prefix_range is not None}
     refuse("unified_attention", **left_out)
-    if out is None:
-        raise ValueError("out is missing")
+    if out is None or softmax_scale is None:
+        raise ValueError(f"{'out' if out is None else 'softmax_scale'} is missing")
     keys = paged(k, v, block_table, seqused_k, **KV, page_table="block_table", cache_seqlens="seqused_k")
-    more = {"sinks": floats(sinks), "qq_bias": qq_bias, "alibi": "sqrt" if use_alibi_sqrt else "linear"}
-    more |= {"k_scales": _each_head(k_descale, k), "v_scales": _each_head(v_descale, k)}
-    if q_descale is not None:
-        more["q_scale"] = number(q_descale)
-    if mm_prefix_range is not None:
-        expect("mm_prefix_range", mm_prefix_range, len(seqused_k), None, 2)
-        more["bidirectional_ranges"] = lambda: _ranges(mm_prefix_range)[0]
-        more["bidirectional_indptr"] = lambda: _ranges(mm_prefix_range)[1]
-    layer = options(softmax_scale, causal, window_size, softcap, **more)
+    if kv_quant_mode == KVQuantMode.INT8_PER_TOKEN_HEAD:
+        keys = _int8(keys, k_scale_cache, v_scale_cache)
+    more = {"sinks": floats(sinks), "qq_bias": qq_bias, "k_scales": _each_head(k_descale, k), "v_scales": _each_head(v_descale, k)}
+    more["alibi"] = "sqrt" if use_alibi_sqrt else "linear"
+    more["q_scale"] = None if q_descale is None else number(q_descale)
+    more |= _bidirectional(mm_prefix_range, len(seqused_k))
+    left = window_size[0]  # the kernel reads no other: without causal it goes to both sides
+    layer = options(softmax_scale, causal, (left, -1 if causal else left), softcap, **more)
     queries = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "alibi_slopes": alibi_slopes}
     attend(q, keys, layer, **queries, out=out, with_lse=False, mixed=True)
 
@@ -87,12 +88,25 @@ def _each_head(descale, k):
     return lambda: [float(descale)] * k.shape[2]
 
 
-def _ranges(mm_prefix_range):
-    """int32 [ranges, 2] of all requests, and where each request's begin."""
+def _int8(keys, k_scale_cache, v_scale_cache):
+    if k_scale_cache is None or v_scale_cache is None:
+        raise ValueError("INT8_PER_TOKEN_HEAD needs k_scale_cache and v_scale_cache")
+    return keys._replace(scales=(k_scale_cache, v_scale_cache))
+
+
+def _bidirectional(mm_prefix_range, batch):
+    if mm_prefix_range is None:
+        return {}
+    expect("mm_prefix_range", mm_prefix_range, batch, None, 2)
+    return {f"bidirectional_{name}": functools.partial(_ranges, mm_prefix_range, name) for name in ("ranges", "indptr")}
+
+
+def _ranges(mm_prefix_range, name):
+    """int32 [ranges, 2] of all requests, or where each request's begin."""
     import numpy
 
     rows = [sorted((a, b) for a, b in row if a < b) for row in host(mm_prefix_range).tolist()]
-    return numpy.array(sum(rows, []), numpy.int32).reshape(-1, 2), offsets([len(row) for row in rows])
+    return numpy.array(sum(rows, []), numpy.int32).reshape(-1, 2) if name == "ranges" else offsets([len(row) for row in rows])
 
 
 _CACHE_TYPES = {"auto": None, "fp8": "e4m3", "fp8_e4m3": "e4m3", "fp8_e5m2": "e5m2", "bfloat16": None, "float16": None}
@@ -100,10 +114,13 @@ _CACHE_TYPES = {"auto": None, "fp8": "e4m3", "fp8_e4m3": "e4m3", "fp8_e5m2": "e5
 
 def reshape_and_cache_flash(key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale):
     """Stores key and value [tokens, heads, dim] in caches [pages, page, heads, dim], at slots of which those below 0 are
-    dropped. Tokens behind slot_mapping are padding."""
+    dropped. Tokens behind slot_mapping are padding. Scales are of fp8: one, or one a head."""
     names = {"k": "key", "v": "value", "k_cache": "key_cache", "v_cache": "value_cache", "cache": "key_cache"}
     cache = (key_cache, value_cache, "NHD", 0)
     _store("reshape_and_cache_flash", (key, value), cache, slot_mapping, kv_cache_dtype, (k_scale, v_scale), names)
+
+
+triton_reshape_and_cache_flash = reshape_and_cache_flash
 
 
 def concat_and_cache_mla(kv_c, k_pe, kv_cache, slot_mapping, kv_cache_dtype, scale):
@@ -127,11 +144,19 @@ def _store(call, tokens, cache, slot_mapping, kv_cache_dtype, scales, names):
         expect_alike(names["k"], tokens[0], **{names.get(n, n): t for n, t in others if t is not None})
     elif not all(is_fp8(t.dtype) or dtype_name(t.dtype) == "uint8" for t in cache[:2] if t is not None):
         raise wrong("input.dtype", "kv_cache_dtype", "the type of the cache, uint8 or float8", dtype_name(cache[0].dtype))
-    k, v = (None if t is None else t[: len(slot_mapping)] for t in tokens)
+    k, v = (_scaled(t, s, len(slot_mapping)) for t, s in zip(tokens, scales))
     slots = integers(slot_mapping, "int64")
-    whole = lambda: (*cache, 0, None, None, *map(float, (1.0 if s is None else s for s in scales)))  # noqa: E731
+    whole = lambda: (*cache, 0, None, None, *(1.0 if s is None or per_head(s) else float(s) for s in scales))  # noqa: E731
     names = names | {"out_cache_loc": "slot_mapping"}
     launch(_core.store_kv, names, k=k, v=v, out_cache_loc=slots, cache=whole, kv_dtype=kv_dtype)
+
+
+def _scaled(tokens, scale, count):
+    """The tokens that have slots, divided by scales of their heads, which the engine's caches have not."""
+    if tokens is None or not per_head(scale):
+        return None if tokens is None else tokens[:count]
+    expect("k_scale", scale, tokens.shape[1])
+    return lambda: as_f32(tokens[:count]) / scale.reshape(-1, 1)
 
 
 def merge_attn_states(

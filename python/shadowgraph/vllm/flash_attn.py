@@ -64,8 +64,9 @@ def flash_attn_varlen_func(
     more = descales(q_descale, k_descale, v_descale) | {"sinks": floats(s_aux), "lse_sink": True, "alibi": "distance"}
     no_keys = float("inf") if fa_version == 2 else float("-inf")
     layer = options(softmax_scale, causal, window_size, softcap, **more)
-    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k, "qv": q_v, "alibi_slopes": alibi_slopes}
-    out, lse = attend(q, keys, layer, **rest, out=out, no_keys=no_keys, with_lse=return_softmax_lse)
+    rest = {"cu_seqlens_q": cu_seqlens_q, "max_seqlen_q": max_seqlen_q, "max_seqlen_k": max_seqlen_k}
+    rest |= {"qv": q_v, "alibi_slopes": alibi_slopes, "out": out}
+    out, lse = attend(q, keys, layer, **rest, no_keys=no_keys, with_lse=return_softmax_lse)
     return (out, lse) if return_softmax_lse else out
 
 
