@@ -97,6 +97,8 @@ def empty(like: Any, shape: tuple[int, ...], dtype: Any = None) -> Any:
 
 def host(values: Any) -> Any:
     """A NumPy array of integers or truths, without a copy where that can be."""
+    if is_torch(values):
+        return values.numpy()
     import numpy
 
     return numpy.asarray(values)

@@ -107,6 +107,7 @@ class Wrapper:
     _lists: dict[str, str]  # of arrays of plan, by the engine's
     _layer: dict[str, Any] | None = None  # the engine's arguments that plan fixed
     _rows: int | None = None  # of q, the most that a graph was planned for
+    _right: list[Any] | None = None  # types that fit the plan
 
     def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, optional: tuple[str, ...] = (), **buffers: Any) -> None:
         if kv_layout not in ("NHD", "HND"):
@@ -155,7 +156,8 @@ class Wrapper:
         kv_data_type = q_data_type if kv_data_type is None else kv_data_type
         self._types = {"q_data_type": q_data_type, "kv_data_type": kv_data_type, "o_data_type": o_data_type}
         self._held = {name: kind for name, kind in held(q_data_type, kv_data_type).items() if kind is not None}
-        self._o_dtype, self._right = o_data_type, None
+        self._o_dtype = o_data_type
+        self._right = None
 
     def _check_types(self, **tensors: Any) -> None:
         """By names of upstream: q and what begins with it is of plan's q_data_type, out of o_data_type, all else of kv_data_type."""
@@ -170,7 +172,7 @@ class Wrapper:
             if tensor is None or planned is None:
                 continue
             got, planned = dtype_name(dtype), dtype_name(planned)
-            unnamed = not is_torch(tensor) and got == {2: "uint16", 1: "uint8"}.get(dtype.itemsize) and planned in HELD
+            unnamed = not is_torch(tensor) and got in ("uint16", "uint8") and planned in HELD  # NumPy lacks names
             if got != planned and not unnamed and not (self._any_f32 and got == "float32"):
                 raise ValueError(f"{name}.dtype is {got}, and {option} was planned as {planned}")
         self._right = dtypes
@@ -195,7 +197,8 @@ class Wrapper:
         stays = self._planned_layer(call) | more
         rotation = positions(call, mode, rope_scale, rope_theta, soft_cap)
         self._plan_layer(self._head_dim, window_left, soft_cap, sm_scale, rotation)
-        self._layer = stays | {name: self._layer[name] for name in ("sm_scale", "window_left", "logits_soft_cap")}
+        own = self._planned_layer(call)
+        self._layer = stays | {name: own[name] for name in ("sm_scale", "window_left", "logits_soft_cap")}
 
     def _planned_layer(self, call: str) -> dict[str, Any]:
         if self._layer is None:

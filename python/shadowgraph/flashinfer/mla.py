@@ -34,15 +34,15 @@ def _one_tensor(ckv: Any, kpe: Any) -> Any:
 
 def _attend(*, q: Any, q_pe: Any, ckv: Any, kpe: Any, kv_indptr: Any, kv_indices: Any, kv_len_arr: Any, **rest: Any) -> None:
     """paged_attention of [q_nope, q_pe] and [ckv, kpe]. Copies the pages that are used, if the caches lie apart."""
-    starts, lens, page_size = host(kv_indptr), host(kv_len_arr).astype("int64"), ckv.shape[1]
+    starts, lens, page_size = host(kv_indptr), host(kv_len_arr), ckv.shape[1]
     if len(starts) <= len(lens):
         raise wrong("len.batch", "kv_indptr", f"{len(lens) + 1} entries", str(len(starts)))
-    if (lens < 0).any():
-        raise wrong("len.negative", "kv_len_arr", ">= 0", str(lens.min()), int(lens.argmin()))
     starts, pages = starts[: len(lens) + 1], -(-lens // page_size)  # entries behind them count for nothing
-    latents = _one_tensor(ckv, kpe)
-    lists = {"kv_indptr": starts, "kv_indices": kv_indices}
+    last_page_len = (lens - (pages - 1) * page_size).astype("int32", copy=False)
+    latents, lists = _one_tensor(ckv, kpe), {"kv_indptr": starts.astype("int32", copy=False), "kv_indices": kv_indices}
     if latents is None or (starts[1:] - starts[:-1] != pages).any():
+        if (lens < 0).any():
+            raise wrong("len.negative", "kv_len_arr", ">= 0", str(lens.min()), int(lens.argmin()))
         indices = host(kv_indices)
         used = used_pages([indices[a:b] for a, b in zip(starts, starts[1:])], pages, ckv.shape[0])
         ids = joined([uniform_offsets(0, 1)[1:], *(ids.astype("int32") for ids in used)], 0)
@@ -54,7 +54,7 @@ def _attend(*, q: Any, q_pe: Any, ckv: Any, kpe: Any, kv_indptr: Any, kv_indices
     _core.paged_attention(
         q=joined([q, q_pe], 2) if q_pe.shape[-1] else q,
         cache=Cache(latents, layout="MLA_LATENT", head_dim_vo=ckv.shape[-1]),
-        last_page_len=(lens - (pages - 1) * page_size).astype("int32"),
+        last_page_len=last_page_len,
         **lists,
         **rest,
     )
@@ -101,7 +101,9 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
         """kv_indptr counts pages; kv_len_arr the keys of each request."""
         lists = {"qo_indptr": qo_indptr, "kv_indptr": kv_indptr, "kv_indices": kv_indices, "kv_len_arr": kv_len_arr}
         batch_size = len(qo_indptr) - 1
-        self._keep(batch_size, **lists | {"kv_indptr": kv_indptr[: batch_size + 1]})
+        if len(kv_indptr) > batch_size + 1:
+            lists["kv_indptr"] = kv_indptr[: batch_size + 1]
+        self._keep(batch_size, **lists)
         self._sizes = {
             "q_nope": (num_heads, head_dim_ckv),
             "q_pe": (num_heads, head_dim_kpe),
@@ -138,9 +140,10 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
             self._planned_layer(call)
             refuse(call, kv_len=kv_len, page_table=page_table)
         refuse(call, o_scale=o_scale, ckv_scale=ckv_scale, ckv_scale_arr=ckv_scale_arr, kpe_scale=kpe_scale)
-        check_shapes(
-            q_pe=(q_pe, (*q_nope.shape[:2], q_pe.shape[-1])), kpe_cache=(kpe_cache, (*ckv_cache.shape[:2], kpe_cache.shape[-1]))
-        )
+        if q_pe.shape[:2] != q_nope.shape[:2] or kpe_cache.shape[:2] != ckv_cache.shape[:2]:
+            check_shapes(
+                q_pe=(q_pe, (*q_nope.shape[:2], q_pe.shape[-1])), kpe_cache=(kpe_cache, (*ckv_cache.shape[:2], kpe_cache.shape[-1]))
+            )
         parts = {"q_pe": q_pe, "ckv": ckv_cache, "kpe": kpe_cache}
         if cutlass:  # without a plan; the scale is that of the heads before absorption
             outputs, names = (out, None, False), {"q": "q_nope", "k_cache": "ckv_cache", "kv_len_arr": "kv_len", "kv_indices": "page_table"}
