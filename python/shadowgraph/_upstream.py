@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from types import FunctionType
 from typing import Any
 
 from .report import Finding, Report, ShadowgraphError
@@ -26,9 +27,11 @@ def launch(function: Callable[..., Any], names: Mapping[str, str], /, **argument
     names: upstream's name of an argument, by the engine's, where they differ; findings are told by it.
     """
 
+    late = [name for name, value in arguments.items() if type(value) is FunctionType]
+
     def run() -> None:
         try:
-            function(**{name: value() if callable(value) else value for name, value in arguments.items()})
+            function(**(arguments | {name: arguments[name]() for name in late} if late else arguments))
         except ShadowgraphError as error:
             raise _renamed(error, names) from None
         except (TypeError, ValueError, OverflowError) as error:
@@ -75,6 +78,7 @@ def is_torch(tensor: Any) -> bool:
     return torch is not None and isinstance(tensor, torch.Tensor)
 
 
+@functools.lru_cache(maxsize=None)
 def dtype_name(dtype: Any) -> str:
     """ "bfloat16" of torch.bfloat16, numpy.dtype("float16") or a string."""
     return getattr(dtype, "__name__", None) or str(dtype).rpartition(".")[2]
@@ -97,6 +101,8 @@ def _torch_type(dtype: Any) -> Any:
 
 def host(values: Any) -> Any:
     """A NumPy array of integers or truths, without a copy where that can be."""
+    if is_torch(values):
+        return values.numpy()
     import numpy
 
     return numpy.asarray(values)
@@ -153,12 +159,12 @@ def pack_bits(mask: Any, sizes: Any) -> tuple[Any, Any]:
     return numpy.concatenate([numpy.zeros(0, numpy.uint8), *parts]), offsets([len(part) for part in parts])
 
 
-_HELD = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+HELD = {"float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
 
 
 def held(dtype: Any, kv_dtype: Any) -> dict[str, Any]:
     """The types that unsigned integers of q and of the cache hold, by the types that a caller names."""
-    return {"dtype": _HELD.get(dtype_name(dtype)), "kv_dtype": _HELD.get(dtype_name(kv_dtype))}
+    return {"dtype": HELD.get(dtype_name(dtype)), "kv_dtype": HELD.get(dtype_name(kv_dtype))}
 
 
 def floats(values: Any) -> Any:
@@ -214,12 +220,12 @@ def picked(pool: Any, ids: Any) -> Any:
 
 def fill(target: Any, values: Any) -> None:
     """Writes values to the beginning of a tensor; its own values stay."""
-    values = host(values)
-    if is_torch(target):
-        values = sys.modules["torch"].from_numpy(values)
-        target[: len(values)].copy_(values)
-    else:
-        target[: len(values)] = values
+    if not is_torch(target):
+        target[: len(values)] = host(values)
+        return
+    if not is_torch(values):
+        values = sys.modules["torch"].from_numpy(host(values))
+    (target if target.shape == values.shape else target[: values.shape[0]]).copy_(values)
 
 
 def wrong(law: str, field: str, expected: str, got: str, row: int | None = None, col: int | None = None) -> ShadowgraphError:
@@ -258,8 +264,10 @@ def used_pages(table: Any, pages: Any, num_pages: int) -> list[Any]:
         ids = host(ids)
         if count > len(ids):
             raise wrong("len.capacity", "cache_seqlens", f"<= {len(ids)} pages", f"{count} pages", row)
-        bad = [col for col, page in enumerate(ids[:count]) if not 0 <= page < num_pages]
-        if bad:
-            raise wrong("table.page_id", "page_table", f"0 <= id < {num_pages}", str(ids[bad[0]]), row, bad[0])
-        found.append(ids[:count])
+        used = ids[:count]
+        bad = (used < 0) | (used >= num_pages)
+        if bad.any():
+            col = int(bad.argmax())
+            raise wrong("table.page_id", "page_table", f"0 <= id < {num_pages}", str(used[col]), row, col)
+        found.append(used)
     return found

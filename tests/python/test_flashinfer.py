@@ -175,11 +175,11 @@ def ragged_plan(lens=LENS, wrapper=None, **options):
 @pytest.mark.parametrize("causal", [False, True])
 def test_prefill(causal, kv_layout, dtype):
     pool, q = Pool(kv_layout=kv_layout, dtype=dtype), drawn(sum(Q_LENS), HEADS, DIM, dtype=dtype)
-    wrapper = prefill_plan(pool, kv_layout, causal=causal)
+    wrapper = prefill_plan(pool, kv_layout, causal=causal, q_data_type=dtype)
     result, masks = wrapper.run(q, pool.kv, return_lse=True), every(Q_LENS, LENS, causal=causal)
     clean(pool, masks, q, result)
     k, v = torch.cat(pool.keys), torch.cat(pool.values)
-    ragged = ragged_plan(causal=causal)
+    ragged = ragged_plan(causal=causal, q_data_type=dtype)
     clean(pool, masks, q, ragged.run(q, k, v, return_lse=True))
     for form in (wrapper.forward(q, pool.kv, causal=causal), wrapper.run_return_lse(q, pool.kv)[0], ragged.run(q, k, v)):
         assert torch.equal(form, result[0])

@@ -126,25 +126,19 @@ class Calls:
         return flashinfer.append_paged_kv_cache, {**new, "batch_indices": token, "positions": token, **lists}
 
 
-ALIBI, SKIP = {"pos_encoding_mode": "ALIBI"}, {"skip_softmax_threshold_scale_factor": 1.0}
+SKIP = {"skip_softmax_threshold_scale_factor": 1.0}
 SCALES = torch.ones(1, dtype=torch.uint8)
 ITEMS = {"prefix_len_ptr": SCALES, "token_pos_in_items_ptr": SCALES, "token_pos_in_items_len": 3, "max_item_len_ptr": SCALES}
 QUANTISED = {"o_sf_scale": 1.0, "o_sf_vec_size": 16, "kv_cache_sf": SCALES} | SKIP
 REFUSED = {
-    "BatchDecodeWithPagedKVCacheWrapper.plan": ALIBI,
     "BatchDecodeWithPagedKVCacheWrapper.run": SKIP | {"kv_cache_sf": SCALES, "q_scale": torch.ones(HEADS)},
-    "BatchDecodeWithPagedKVCacheWrapper.forward": ALIBI,
-    "fast_decode_plan": ALIBI,
-    "single_decode_with_kv_cache": ALIBI,
-    "BatchPrefillWithPagedKVCacheWrapper.plan": ALIBI | ITEMS,
+    "BatchPrefillWithPagedKVCacheWrapper.plan": ITEMS,
     "BatchPrefillWithPagedKVCacheWrapper.run": SKIP | {"kv_cache_sf": SCALES, "uses_spcompress": True},
-    "BatchPrefillWithPagedKVCacheWrapper.forward": ALIBI,
-    "BatchPrefillWithRaggedKVCacheWrapper.plan": ALIBI | ITEMS | {"v_indptr": SCALES, "o_indptr": SCALES},
+    "BatchPrefillWithRaggedKVCacheWrapper.plan": ITEMS | {"v_indptr": SCALES, "o_indptr": SCALES},
     "BatchPrefillWithRaggedKVCacheWrapper.run": {"o_scale": 0.5, "kv_cache_sf": SCALES},
-    "BatchPrefillWithRaggedKVCacheWrapper.forward": ALIBI,
-    "single_prefill_with_kv_cache": ALIBI | {"kv_cache_sf": SCALES},
+    "single_prefill_with_kv_cache": {"kv_cache_sf": SCALES},
     "trtllm_batch_decode_with_kv_cache": QUANTISED
-    | {"o_scale": 2.0, "mask": SCALES, "bmm1_scale_log2": SCALES, "enable_block_sparse_attention": True}
+    | {"o_scale": 2.0, "mask": SCALES, "enable_block_sparse_attention": True}
     | {"bf16q_fp8kv_transform_mode": 1, "out_dtype": "nvfp4"},
     "trtllm_batch_context_with_kv_cache": QUANTISED | {"uses_spcompress": True, "out_dtype": "nvfp4"},
     "trtllm_batch_decode_with_kv_cache_mla": SKIP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import _core
@@ -9,7 +10,7 @@ from .._upstream import (
     host, integers, joined, offsets, picked, product, refuse, uniform_offsets, used_pages, wrong,
 )  # fmt: skip
 from ..cache import Cache
-from ._attend import attend, layer, paged
+from ._attend import attend, layer, paged, skipping
 
 _NAMES = {
     "q": "query",
@@ -57,13 +58,13 @@ def _attend(
 
 
 def _rows(query: Any, seq_lens: Any, q_len: int | None, cum_seq_lens_q: Any) -> Any:
-    """cu_seqlens_q: as given, or q_len rows a request."""
+    """cu_seqlens_q: as given, or q_len rows a request; None: a decode."""
     if cum_seq_lens_q is not None:
         return cum_seq_lens_q
-    batch = len(seq_lens)
-    if query.shape[0] != batch * (q_len or 1):
-        raise wrong("len.total", "query", f"{batch} requests * q_len_per_req {q_len or 1} rows", str(query.shape[0]))
-    return uniform_offsets(batch, q_len or 1)
+    batch, q_len = seq_lens.shape[0], q_len or 1
+    if query.shape[0] != batch * q_len:
+        raise wrong("len.total", "query", f"{batch} requests * q_len_per_req {q_len} rows", str(query.shape[0]))
+    return None if q_len == 1 else uniform_offsets(batch, q_len)
 
 
 def trtllm_batch_decode_with_kv_cache(
@@ -103,10 +104,12 @@ def trtllm_batch_decode_with_kv_cache(
     call = "trtllm_batch_decode_with_kv_cache"
     terms = layer(
         call, sinks=sinks, window_left=window_left, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size,
-        o_scale=None if o_scale == 1 else o_scale, mask=mask, kv_cache_sf=kv_cache_sf, bmm1_scale_log2=bmm1_scale_log2,
-        skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
+        o_scale=None if o_scale == 1 else o_scale, mask=mask, kv_cache_sf=kv_cache_sf,
+        skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
         enable_block_sparse_attention=enable_block_sparse_attention, bf16q_fp8kv_transform_mode=bf16q_fp8kv_transform_mode,
     )  # fmt: skip
+    if bmm1_scale_log2 is not None:  # the same scale, of logits to base 2
+        bmm1_scale = product(bmm1_scale_log2, math.log(2))
     cache, head_dim_vo = paged(kv_cache, kv_layout)
     return _attend(
         query, cache, head_dim_vo, block_tables, seq_lens, _rows(query, seq_lens, q_len_per_req, cum_seq_lens_q),
@@ -149,7 +152,7 @@ def trtllm_batch_context_with_kv_cache(
     call = "trtllm_batch_context_with_kv_cache"
     terms = layer(
         call, sinks=sinks, window_left=window_left, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size, kv_cache_sf=kv_cache_sf,
-        skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor, uses_spcompress=uses_spcompress,
+        skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor), uses_spcompress=uses_spcompress,
     )  # fmt: skip
     cache, head_dim_vo = paged(kv_cache, kv_layout)
     return _attend(
@@ -197,7 +200,7 @@ def trtllm_batch_decode_with_kv_cache_mla(
     call = "trtllm_batch_decode_with_kv_cache_mla"
     terms = layer(
         call, sinks=sinks, sparse_mla_top_k=sparse_mla_top_k, sparse_mla_top_k_lens=sparse_mla_top_k_lens,
-        skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor, enable_dcp=enable_dcp,
+        skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor), enable_dcp=enable_dcp,
         cp_world=None if cp_world == 1 else cp_world, cp_rank=cp_rank, causal_seqlens_kv_global=causal_seqlens_kv_global,
     )  # fmt: skip
     shape, q_len = query.shape, 1

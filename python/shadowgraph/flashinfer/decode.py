@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .._upstream import host, integers, refuse, uniform_offsets
-from . import _rotary as rotary
-from ._attend import Wrapper, attend, heads_second, layer, paged, positional_options, scales
-from ._rotary import Rope, rope
+from .._upstream import host, number, refuse, uniform_offsets
+from . import _positions
+from ._attend import Wrapper, attend, heads_second, layer, paged, positional_options, scales, skipping
+from ._positions import Positions, positions
 from ._trtllm import trtllm_batch_decode_with_kv_cache as trtllm_batch_decode_with_kv_cache
 
 _LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
@@ -22,6 +22,10 @@ _NAMES = {
 
 
 class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
+    _attention = staticmethod(_positions.paged)
+    _names = _NAMES
+    _lists = dict(zip(("kv_indptr", "kv_indices", "last_page_len"), _LISTS))
+
     def __init__(
         self,
         float_workspace_buffer: Any,
@@ -79,48 +83,49 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         call = "BatchDecodeWithPagedKVCacheWrapper.plan"
         if q_len_per_req > 1:
             refuse(call, window_right=window_right)
+        rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
+        lists = dict(zip(_LISTS, (indptr, indices, last_page_len)))
         self._take_plan(
-            call, indptr, indices, last_page_len, q_len_per_req, (num_qo_heads, head_dim), (page_size, num_kv_heads),
-            rope(call, pos_encoding_mode, rope_scale, rope_theta), window_left, logits_soft_cap, sm_scale,
-        )  # fmt: skip
-        kv_data_type = data_type if kv_data_type is None else kv_data_type
-        self._plan_types(q_data_type if data_type is None else data_type, kv_data_type, o_data_type)
+            lists, q_len_per_req, (num_qo_heads, head_dim), page_size, num_kv_heads, rotation, window_left, logits_soft_cap, sm_scale
+        )
+        self._plan_types(q_data_type, kv_data_type, o_data_type, data_type)
 
     begin_forward = plan
 
     def _take_plan(
         self,
-        call: str,
-        indptr: Any,
-        indices: Any,
-        last_page_len: Any,
+        lists: dict[str, Any],
         q_len_per_req: int,
         q: tuple[int, int],
-        cache: tuple[int, int],
-        rotation: Rope | None,
+        page_size: int,
+        num_kv_heads: int,
+        rotation: Positions,
         window_left: int,
         soft_cap: float | None,
         sm_scale: Any,
         indices_are_there: bool = False,
     ) -> None:
-        """q [num_qo_heads, head_dim] and cache [page_size, num_kv_heads] are sizes."""
-        page_size, batch_size = cache[0], len(host(last_page_len))
+        """lists: indptr, indices and last_page_len by names of _LISTS. q: num_qo_heads, head_dim."""
+        indptr, _, last_page_len = lists.values()
+        batch_size = len(last_page_len)
         if q_len_per_req < 1:
             raise ValueError(f"q_len_per_req is {q_len_per_req}, expected at least 1")
         if self._use_cuda_graph and self._q_len_per_req not in (None, q_len_per_req):
-            raise ValueError(f"q_len_per_req is {q_len_per_req}, and was {self._q_len_per_req}: CUDA graphs keep it")
+            raise ValueError(f"q_len_per_req is {q_len_per_req}, and is frozen at {self._q_len_per_req} by CUDA graphs")
         if q_len_per_req > 1:
             pages = host(indptr)[1:] - host(indptr)[:-1]
             lens = (pages - 1) * page_size + host(last_page_len)
             if (lens < q_len_per_req).any():
-                raise ValueError(f"q_len_per_req is {q_len_per_req}, more than the {lens.min()} keys of a request")
-        values = dict(zip(_LISTS, (indptr, indices, last_page_len)))
+                raise ValueError(
+                    f"q_len_per_req is {q_len_per_req}, and a request has {lens.min()} keys: a query would see an empty KV range"
+                )
         if indices_are_there and self._use_cuda_graph:
-            del values["paged_kv_indices"]
-        self._keep(batch_size, **values)
+            del lists["paged_kv_indices"]
+        self._keep(batch_size, **lists)
         self._q_len_per_req, self._requests = q_len_per_req, batch_size
-        self._planned, self._rope = {"q": q, "paged_kv_cache": cache}, rotation
-        self._layer = {"window_left": window_left, "logits_soft_cap": soft_cap, "sm_scale": sm_scale}
+        self._plan_sizes(q, page_size, num_kv_heads)
+        rows = {"causal": True, "cu_seqlens_q": uniform_offsets(batch_size, q_len_per_req)} if q_len_per_req > 1 else {}
+        self._plan_layer(q[1], window_left, soft_cap, sm_scale, rotation, **rows)
 
     def run(
         self,
@@ -142,23 +147,19 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
     ) -> Any:
         """q [requests * q_len_per_req, H, D]; out likewise, LSE to base 2 f32 [.., H]."""
         call, each = "BatchDecodeWithPagedKVCacheWrapper.run", self._q_len_per_req
-        terms = self._terms(
-            call, window_left, sinks=sinks, args=args or None, kv_cache_sf=kv_cache_sf,
-            skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
+        self._planned_layer(call)
+        refuse(
+            call, args=args or None, kv_cache_sf=kv_cache_sf,
+            skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
         )  # fmt: skip
         if q_len_per_req not in (None, each):
             raise ValueError(f"q_len_per_req is {q_len_per_req}, and was planned as {each}")
         if q.shape[0] != self._requests * each:
             raise ValueError(f"q has {q.shape[0]} rows, expected {self._requests} requests * q_len_per_req {each}")
-        self._check_planned(q, paged_kv_cache)
+        self._check_planned(q, paged_kv_cache, out)
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
-        lists = [integers(getattr(self, f"_{name}_buf")) for name in _LISTS]
-        return attend(
-            rotary.paged(self._rope), _NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
-            cache=cache, **dict(zip(("kv_indptr", "kv_indices", "last_page_len"), lists)),
-            cu_seqlens_q=None if each == 1 else uniform_offsets(self._requests, each), causal=each > 1,
-            **terms, **self._held, **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
-        )  # fmt: skip
+        outputs = out, lse, return_lse
+        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, window_left, sinks, cache=cache)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
@@ -178,8 +179,8 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         return_lse: bool = False,
     ) -> Any:
         """Deprecated: run, with a layer of its own in place of plan's."""
-        self._rope = rope("BatchDecodeWithPagedKVCacheWrapper.forward", pos_encoding_mode, rope_scale, rope_theta)
-        self._layer = {"window_left": window_left, "logits_soft_cap": logits_soft_cap, "sm_scale": sm_scale}
+        call = "BatchDecodeWithPagedKVCacheWrapper.forward"
+        self._forward(call, window_left, logits_soft_cap, sm_scale, pos_encoding_mode, rope_scale, rope_theta)
         return self.run(q, paged_kv_cache, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
 
     forward_return_lse = functools.partialmethod(forward, return_lse=True)
@@ -225,14 +226,14 @@ def fast_decode_plan(
     global_override_indptr_cpu: Any = None,
 ) -> None:
     """plan of the wrapper `self`, for replays: with CUDA graphs the indices are in the caller's buffer already."""
+    if q_len_per_req > 1 and self._layer is None:
+        raise ValueError(f"q_len_per_req is {q_len_per_req}: fast_decode_plan needs a prior plan with it")
+    rotation = positions("fast_decode_plan", pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
     self._take_plan(
-        "fast_decode_plan", indptr, indices, last_page_len, q_len_per_req, (num_qo_heads, head_dim), (page_size, num_kv_heads),
-        rope("fast_decode_plan", pos_encoding_mode, rope_scale, rope_theta), window_left, logits_soft_cap, sm_scale,
-        indices_are_there=True,
+        dict(zip(_LISTS, (indptr, indices, last_page_len))), q_len_per_req, (num_qo_heads, head_dim), page_size, num_kv_heads,
+        rotation, window_left, logits_soft_cap, sm_scale, indices_are_there=True,
     )  # fmt: skip
-    if q_data_type is None:
-        q_data_type = "float16" if data_type is None else data_type
-    self._plan_types(q_data_type, data_type if kv_data_type is None else kv_data_type, None)
+    self._plan_types("float16" if q_data_type is None else q_data_type, kv_data_type, None, data_type)
 
 
 def single_decode_with_kv_cache(
@@ -255,10 +256,10 @@ def single_decode_with_kv_cache(
     """q [H, D] to out [H, D], and LSE [H]."""
     call = "single_decode_with_kv_cache"
     terms = layer(call, logits_soft_cap=logits_soft_cap, window_left=window_left)
-    rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
+    rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     result = attend(
-        rotary.ragged(rotation), {}, q[None], v.shape[-1], (None, None, return_lse), k=k, v=v, cu_seqlens_q=[0, 1],
-        cu_seqlens_k=[0, k.shape[0]], **terms, **scales(call, sm_scale, q.shape[-1], q_scale, k_scale, v_scale),
+        _positions.ragged(rotation), {}, q[None], v.shape[-1], (None, None, return_lse), k=k, v=v, cu_seqlens_q=[0, 1],
+        cu_seqlens_k=[0, k.shape[0]], **terms, **scales(call, number(sm_scale, q.shape[-1] ** -0.5), q_scale, k_scale, v_scale),
     )  # fmt: skip
     return (result[0][0], result[1][0]) if return_lse else result[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._upstream import (
-    check_shapes, host, integers, is_torch, joined, number, offsets, picked, refuse, uniform_offsets, used_pages, wrong,
+    check_shapes, host, is_torch, joined, offsets, picked, refuse, uniform_offsets, used_pages, wrong,
 )  # fmt: skip
 from ..cache import Cache
 from ._attend import Wrapper, attend
@@ -34,30 +34,37 @@ def _one_tensor(ckv: Any, kpe: Any) -> Any:
 
 def _attend(*, q: Any, q_pe: Any, ckv: Any, kpe: Any, kv_indptr: Any, kv_indices: Any, kv_len_arr: Any, **rest: Any) -> None:
     """paged_attention of [q_nope, q_pe] and [ckv, kpe]. Copies the pages that are used, if the caches lie apart."""
-    starts, indices, lens, page_size = host(kv_indptr), host(kv_indices), host(kv_len_arr).astype("int64"), ckv.shape[1]
-    if len(starts) != len(lens) + 1:
+    starts, lens, page_size = host(kv_indptr), host(kv_len_arr), ckv.shape[1]
+    if len(starts) <= len(lens):
         raise wrong("len.batch", "kv_indptr", f"{len(lens) + 1} entries", str(len(starts)))
-    if (lens < 0).any():
-        raise wrong("len.negative", "kv_len_arr", ">= 0", str(lens.min()), int(lens.argmin()))
-    pages = -(-lens // page_size)
-    used = used_pages([indices[a:b] for a, b in zip(starts, starts[1:])], pages, ckv.shape[0])
-    ids = joined([uniform_offsets(0, 1)[1:], *(ids.astype("int32") for ids in used)], 0)
-    latents = _one_tensor(ckv, kpe)
-    if latents is None:
-        latents, ids = joined([picked(ckv, ids), picked(kpe, ids)], 2), uniform_offsets(len(ids), 1)[:-1]
-    if latents.shape[0] == 0 and ckv.shape[0]:
-        latents = ckv[:1] if kpe.shape[-1] == 0 else joined([ckv[:1], kpe[:1]], 2)
+    starts, pages = starts[: len(lens) + 1], -(-lens // page_size)  # entries behind them count for nothing
+    last_page_len = (lens - (pages - 1) * page_size).astype("int32", copy=False)
+    latents, lists = _one_tensor(ckv, kpe), {"kv_indptr": starts.astype("int32", copy=False), "kv_indices": kv_indices}
+    if latents is None or (starts[1:] - starts[:-1] != pages).any():
+        if (lens < 0).any():
+            raise wrong("len.negative", "kv_len_arr", ">= 0", str(lens.min()), int(lens.argmin()))
+        indices = host(kv_indices)
+        used = used_pages([indices[a:b] for a, b in zip(starts, starts[1:])], pages, ckv.shape[0])
+        ids = joined([uniform_offsets(0, 1)[1:], *(ids.astype("int32") for ids in used)], 0)
+        if latents is None:
+            latents, ids = joined([picked(ckv, ids), picked(kpe, ids)], 2), uniform_offsets(len(ids), 1)[:-1]
+        if latents.shape[0] == 0 and ckv.shape[0]:
+            latents = joined([ckv[:1], kpe[:1]], 2)
+        lists = {"kv_indptr": offsets(pages), "kv_indices": ids}
     _core.paged_attention(
         q=joined([q, q_pe], 2) if q_pe.shape[-1] else q,
         cache=Cache(latents, layout="MLA_LATENT", head_dim_vo=ckv.shape[-1]),
-        kv_indptr=offsets(pages),
-        kv_indices=ids,
-        last_page_len=(lens - (pages - 1) * page_size).astype("int32"),
+        last_page_len=last_page_len,
+        **lists,
         **rest,
     )
 
 
 class BatchMLAPagedAttentionWrapper(Wrapper):
+    _attention = staticmethod(lambda positions: _attend)
+    _names = _NAMES
+    _lists = {"cu_seqlens_q": "qo_indptr", "kv_indptr": "kv_indptr", "kv_indices": "kv_indices", "kv_len_arr": "kv_len_arr"}
+
     def __init__(
         self,
         float_workspace_buffer: Any,
@@ -68,6 +75,9 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
         kv_len_arr: Any = None,
         backend: str = "auto",
     ) -> None:
+        self._backend = backend
+        if backend == "cutlass":
+            use_cuda_graph = False
         self._begin(
             use_cuda_graph, "NHD", None, qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_indices=kv_indices, kv_len_arr=kv_len_arr
         )
@@ -90,15 +100,18 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
     ) -> None:
         """kv_indptr counts pages; kv_len_arr the keys of each request."""
         lists = {"qo_indptr": qo_indptr, "kv_indptr": kv_indptr, "kv_indices": kv_indices, "kv_len_arr": kv_len_arr}
-        self._keep(len(host(qo_indptr)) - 1, **lists)
-        self._causal, self._sm_scale = causal, sm_scale
-        self._planned = {
+        batch_size = len(qo_indptr) - 1
+        if len(kv_indptr) > batch_size + 1:
+            lists["kv_indptr"] = kv_indptr[: batch_size + 1]
+        self._keep(batch_size, **lists)
+        self._sizes = {
             "q_nope": (num_heads, head_dim_ckv),
             "q_pe": (num_heads, head_dim_kpe),
             "ckv_cache": (page_size, head_dim_ckv),
             "kpe_cache": (page_size, head_dim_kpe),
         }
         self._plan_types(q_data_type, kv_data_type, None)
+        self._plan_layer(head_dim_ckv, -1, None, sm_scale, None, causal=causal)
 
     begin_forward = plan
 
@@ -122,21 +135,23 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
         kpe_scale: Any = None,
     ) -> Any:
         """q_nope [rows, H, ckv], q_pe [rows, H, kpe], caches [pages, page_size, ..]: out [rows, H, ckv], LSE f32 [rows, H]."""
-        refuse(
-            "BatchMLAPagedAttentionWrapper.run", kv_len=kv_len, page_table=page_table, o_scale=o_scale, ckv_scale=ckv_scale,
-            ckv_scale_arr=ckv_scale_arr, kpe_scale=kpe_scale,
-        )  # fmt: skip
+        call, cutlass = "BatchMLAPagedAttentionWrapper.run", self._backend == "cutlass"
+        if not cutlass:
+            self._planned_layer(call)
+            refuse(call, kv_len=kv_len, page_table=page_table)
+        refuse(call, o_scale=o_scale, ckv_scale=ckv_scale, ckv_scale_arr=ckv_scale_arr, kpe_scale=kpe_scale)
+        if q_pe.shape[:2] != q_nope.shape[:2] or kpe_cache.shape[:2] != ckv_cache.shape[:2]:
+            check_shapes(
+                q_pe=(q_pe, (*q_nope.shape[:2], q_pe.shape[-1])), kpe_cache=(kpe_cache, (*ckv_cache.shape[:2], kpe_cache.shape[-1]))
+            )
+        parts = {"q_pe": q_pe, "ckv": ckv_cache, "kpe": kpe_cache}
+        if cutlass:  # without a plan; the scale is that of the heads before absorption
+            outputs, names = (out, None, False), {"q": "q_nope", "k_cache": "ckv_cache", "kv_len_arr": "kv_len", "kv_indices": "page_table"}
+            tables = {"kv_indptr": uniform_offsets(*page_table.shape), "kv_indices": page_table.reshape(-1), "kv_len_arr": kv_len}
+            return attend(_attend, names, q_nope, q_nope.shape[-1], outputs, **parts, **tables, sm_scale=(128 + 64) ** -0.5)
         for name, tensor in (("q_nope", q_nope), ("q_pe", q_pe), ("ckv_cache", ckv_cache), ("kpe_cache", kpe_cache)):
-            if (*tensor.shape[1:],) != self._planned[name]:
-                sizes = ", ".join(map(str, self._planned[name]))
-                raise wrong("input.shape", name, f"[.., {sizes}], as planned", str(list(tensor.shape)))
-        check_shapes(
-            q_pe=(q_pe, (*q_nope.shape[:2], q_pe.shape[-1])), kpe_cache=(kpe_cache, (*ckv_cache.shape[:2], kpe_cache.shape[-1]))
-        )
-        return attend(
-            _attend, _NAMES, q_nope, q_nope.shape[-1], (out, lse, return_lse), lse_base2=not return_lse_base_on_e,
-            q_pe=q_pe, ckv=ckv_cache, kpe=kpe_cache, kv_indptr=self._kv_indptr_buf, kv_indices=self._kv_indices_buf,
-            kv_len_arr=self._kv_len_arr_buf, cu_seqlens_q=integers(self._qo_indptr_buf), causal=self._causal,
-            sm_scale=number(self._sm_scale), **self._held,
-        )  # fmt: skip
-
+            if tensor.shape[1:] != self._sizes[name]:
+                raise wrong("input.shape", name, f"[.., {str(self._sizes[name])[1:-1]}], as planned", str(list(tensor.shape)))
+        self._check_types(q_nope=q_nope, q_pe=q_pe, ckv_cache=ckv_cache, kpe_cache=kpe_cache, out=out)
+        outputs, base2 = (out, lse, return_lse), not return_lse_base_on_e
+        return self._run(call, q_nope, q_nope.shape[-1], outputs, None, None, None, lse_base2=base2, **parts)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .._upstream import host, integers, offsets, pack_bits, product, refuse, wrong
-from . import _rotary as rotary
-from ._attend import Wrapper, attend, heads_second, layer, paged, scales
-from ._rotary import Rope, rope
+from .._upstream import host, number, offsets, pack_bits, product, refuse, wrong
+from . import _positions
+from ._attend import Wrapper, attend, heads_second, layer, paged, scales, skipping
+from ._positions import positions
 from ._trtllm import trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache
 
 _LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
@@ -57,20 +57,21 @@ class _Prefill(Wrapper):
             raise ValueError("custom_mask_buf should be a tensor in CUDA graph mode, if there is a custom mask")
         self._keep(batch_size, custom_mask=bits, mask_indptr=starts)
 
-    def _mask(self) -> dict[str, Any]:
-        """The mask of a run, or its causality."""
+    def _seen(self, causal: bool) -> dict[str, Any]:
+        """The mask of runs, or their causality."""
         bits, starts = self._custom_mask_buf, self._mask_indptr_buf
         if bits is None:
-            return {"causal": self._causal}
+            return {"causal": causal}
+        if not self._use_cuda_graph:
+            return {"custom_mask": bits, "mask_indptr": starts.astype("int64")}
         return {"custom_mask": lambda: bits[: int(starts[-1])], "mask_indptr": lambda: host(starts).astype("int64")}
-
-    def _keep_layer(self, causal: bool, window_left: int, soft_cap: Any, sm_scale: Any, rotation: Rope | None) -> None:
-        self._rope = rotation
-        self._causal = causal
-        self._layer = {"window_left": window_left, "logits_soft_cap": soft_cap, "sm_scale": sm_scale}
 
 
 class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
+    _attention = staticmethod(_positions.paged)
+    _names = _PAGED_NAMES
+    _lists = dict(zip(("cu_seqlens_q", "kv_indptr", "kv_indices", "last_page_len"), ("qo_indptr", *_LISTS)))
+
     def __init__(
         self,
         float_workspace_buffer: Any,
@@ -133,9 +134,9 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
             call, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
             token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr,
         )  # fmt: skip
-        rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
-        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rotation)
-        batch_size = len(host(qo_indptr)) - 1
+        rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
+        batch_size = len(qo_indptr) - 1
+        self._keep_rows(qo_indptr)
         if custom_mask is not None or packed_custom_mask is not None:
             starts = host(paged_kv_indptr).astype("int64")
             pages = starts[1:] - starts[:-1]
@@ -145,7 +146,8 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
         self._keep_mask(custom_mask, packed_custom_mask, batch_size, qo_indptr, kv_lens)
         lists = dict(zip(_LISTS, (paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len)))
         self._keep(batch_size, qo_indptr=qo_indptr, **lists)
-        self._planned = {"q": (num_qo_heads, head_dim_qk), "paged_kv_cache": (page_size, num_kv_heads)}
+        self._plan_sizes((num_qo_heads, head_dim_qk), page_size, num_kv_heads)
+        self._plan_layer(head_dim_qk, window_left, logits_soft_cap, sm_scale, rotation, **self._seen(causal))
         self._plan_types(q_data_type, kv_data_type, o_data_type)
 
     begin_forward = plan
@@ -171,19 +173,15 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
     ) -> Any:
         """q [rows, H, D]; out likewise, LSE to base 2 f32 [rows, H]."""
         call = "BatchPrefillWithPagedKVCacheWrapper.run"
-        terms = self._terms(
-            call, window_left, sinks=sinks, args=args or None, kv_cache_sf=kv_cache_sf, uses_spcompress=uses_spcompress,
-            skip_softmax_threshold_scale_factor=skip_softmax_threshold_scale_factor,
+        self._planned_layer(call)
+        refuse(
+            call, args=args or None, kv_cache_sf=kv_cache_sf, uses_spcompress=uses_spcompress,
+            skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
         )  # fmt: skip
-        self._check_planned(q, paged_kv_cache)
+        self._check_planned(q, paged_kv_cache, out)
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
-        lists = [integers(getattr(self, f"_{name}_buf")) for name in _LISTS]
-        return attend(
-            rotary.paged(self._rope), _PAGED_NAMES, q, head_dim_vo, (out, lse, return_lse), self._o_dtype,
-            cache=cache, **dict(zip(("kv_indptr", "kv_indices", "last_page_len"), lists)),
-            cu_seqlens_q=integers(self._qo_indptr_buf), **self._mask(), **terms, **self._held,
-            **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
-        )  # fmt: skip
+        outputs = out, lse, return_lse
+        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, window_left, sinks, cache=cache)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
@@ -205,13 +203,18 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
     ) -> Any:
         """Deprecated: run, with a layer of its own in place of plan's."""
         call = "BatchPrefillWithPagedKVCacheWrapper.forward"
-        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rope(call, pos_encoding_mode, rope_scale, rope_theta))
+        more = self._seen(causal)
+        self._forward(call, window_left, logits_soft_cap, sm_scale, pos_encoding_mode, rope_scale, rope_theta, **more)
         return self.run(q, paged_kv_cache, k_scale=k_scale, v_scale=v_scale, return_lse=return_lse)
 
     forward_return_lse = functools.partialmethod(forward, return_lse=True)
 
 
 class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
+    _attention = staticmethod(_positions.ragged)
+    _names = _RAGGED_NAMES
+    _lists = {"cu_seqlens_q": "qo_indptr", "cu_seqlens_k": "kv_indptr"}
+
     def __init__(
         self,
         float_workspace_buffer: Any,
@@ -269,11 +272,14 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
             call, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
             token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr, v_indptr=v_indptr, o_indptr=o_indptr,
         )  # fmt: skip
-        rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
-        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rotation)
+        rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
+        self._keep_rows(qo_indptr)
         starts = host(kv_indptr).astype("int64")
         self._keep_mask(custom_mask, packed_custom_mask, len(starts) - 1, qo_indptr, starts[1:] - starts[:-1])
         self._keep(len(starts) - 1, qo_indptr=qo_indptr, kv_indptr=kv_indptr)
+        head_dim_vo = head_dim_qk if head_dim_vo is None else head_dim_vo
+        self._sizes = {"q": (num_qo_heads, head_dim_qk), "k": (num_kv_heads, head_dim_qk), "v": (num_kv_heads, head_dim_vo)}
+        self._plan_layer(head_dim_qk, window_left, logits_soft_cap, sm_scale, rotation, **self._seen(causal))
         self._plan_types(q_data_type, kv_data_type, o_data_type)
 
     begin_forward = plan
@@ -296,12 +302,13 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
     ) -> Any:
         """q [rows, H, D], k [keys, Hk, D], v [keys, Hk, Dv]; out [rows, H, Dv], LSE to base 2 f32 [rows, H]."""
         call = "BatchPrefillWithRaggedKVCacheWrapper.run"
-        terms = self._terms(call, args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf)
-        return attend(
-            rotary.ragged(self._rope), _RAGGED_NAMES, q, v.shape[-1], (out, lse, return_lse), self._o_dtype, k=k, v=v,
-            cu_seqlens_q=integers(self._qo_indptr_buf), cu_seqlens_k=integers(self._kv_indptr_buf),
-            **self._mask(), **terms, **self._held, **scales(call, self._layer["sm_scale"], q.shape[-1], q_scale, k_scale, v_scale),
-        )  # fmt: skip
+        self._planned_layer(call)
+        refuse(call, args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf)
+        for name, tensor in (("q", q), ("k", k), ("v", v)):
+            if tensor.shape[1:] != self._sizes[name]:
+                raise wrong("input.shape", name, f"[.., {str(self._sizes[name])[1:-1]}], as planned", str(list(tensor.shape)))
+        self._check_types(q=q, k=k, v=v, out=out)
+        return self._run(call, q, v.shape[-1], (out, lse, return_lse), q_scale, k_scale, v_scale, k=k, v=v)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
@@ -322,7 +329,8 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
     ) -> Any:
         """Deprecated: run, with a layer of its own in place of plan's."""
         call = "BatchPrefillWithRaggedKVCacheWrapper.forward"
-        self._keep_layer(causal, window_left, logits_soft_cap, sm_scale, rope(call, pos_encoding_mode, rope_scale, rope_theta))
+        more = self._seen(causal)
+        self._forward(call, window_left, logits_soft_cap, sm_scale, pos_encoding_mode, rope_scale, rope_theta, **more)
         return self.run(q, k, v, return_lse=return_lse)
 
     forward_return_lse = functools.partialmethod(forward, return_lse=True)
@@ -358,18 +366,18 @@ def single_prefill_with_kv_cache(
     terms = layer(
         call, logits_soft_cap=logits_soft_cap, window_left=window_left, kv_cache_sf=kv_cache_sf
     )
-    rotation = rope(call, pos_encoding_mode, rope_scale, rope_theta)
+    rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     seen: dict[str, Any] = {"causal": causal}
     if custom_mask is not None or packed_custom_mask is not None:
         pairs = q.shape[0] * k.shape[0]
 
         seen = {"custom_mask": lambda: _bits(custom_mask, packed_custom_mask, [pairs])[0], "mask_indptr": [0, -(-pairs // 8)]}
-    found = scales(call, sm_scale, q.shape[-1], scale_q, scale_k, scale_v)
+    found = scales(call, number(sm_scale, q.shape[-1] ** -0.5), scale_q, scale_k, scale_v)
     for name, value in (("sm_scale", k_scale), ("out_scale", v_scale)):
         found[name] = product(found[name], value)
     return attend(
-        rotary.ragged(rotation), {}, q, v.shape[-1], (None, None, return_lse), o_dtype, k=k, v=v, cu_seqlens_q=[0, q.shape[0]],
+        _positions.ragged(rotation), {}, q, v.shape[-1], (None, None, return_lse), o_dtype, k=k, v=v, cu_seqlens_q=[0, q.shape[0]],
         cu_seqlens_k=[0, k.shape[0]], **seen, **terms, **found,
     )  # fmt: skip
 

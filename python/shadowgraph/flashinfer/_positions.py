@@ -1,7 +1,9 @@
-"""Rotary embedding inside a call of attention (pos_encoding_mode="ROPE_LLAMA")."""
+"""Positions inside a call of attention (pos_encoding_mode): ROPE_LLAMA rotates q and k, ALIBI adds biases to logits."""
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +12,61 @@ from .._upstream import dtype_name, host, is_torch, offsets, picked, refuse, swa
 from ..cache import Cache
 
 Rope = tuple[float, float]  # positions are divided by the first; theta
+Positions = Rope | str | None  # a rope, "ALIBI", or nothing to do
 
 
-def rope(call: str, pos_encoding_mode: str, rope_scale: Any, rope_theta: Any) -> Rope | None:
-    """The scale and theta of rotary positions; None: q and k are not rotated. ALIBI is refused."""
-    if pos_encoding_mode != "ROPE_LLAMA":
-        refuse(call, pos_encoding_mode=pos_encoding_mode)
-        return None
-    return float(rope_scale or 1.0), float(rope_theta or 1e4)
+def positions(call: str, mode: str, rope_scale: Any, rope_theta: Any, logits_soft_cap: Any = None) -> Positions:
+    """Biases below a soft cap are refused: upstream scales them twice."""
+    if mode not in ("NONE", "ROPE_LLAMA", "ALIBI"):
+        raise KeyError(f"Invalid pos_encoding_mode {mode}")
+    if mode == "ROPE_LLAMA":
+        return float(rope_scale or 1.0), float(rope_theta or 1e4)
+    if mode == "ALIBI" and logits_soft_cap is not None and logits_soft_cap > 0:
+        refuse(call, pos_encoding_mode=mode)
+    return mode if mode == "ALIBI" else None
+
+
+@functools.lru_cache
+def slopes(heads: int) -> Any:
+    """f32 [heads], geometric: the first power of two's, then every other one of the next power's."""
+    import numpy
+
+    n = 1 << max(heads, 1).bit_length() - 1
+    powers = [2.0 ** (-8 * i / n) for i in range(1, n + 1)] + [2.0 ** (-4 * i / n) for i in range(1, 2 * (heads - n), 2)]
+    return numpy.asarray(powers, numpy.float32)
+
+
+def _biased(attention: Callable[..., Any], kv_lens: Callable[..., Any]) -> Callable[..., Any]:
+    """attention with slope * (key - query) added to its logits, each counted from its request's own first one: LSE says so.
+    kv_lens: of the call's other arguments, int64 [batch]."""
+
+    def attend(*, q: Any, lse: Any, cu_seqlens_q: Any = None, lse_base2: bool = True, sinks: Any = None, **rest: Any) -> None:
+        import numpy
+
+        if lse is not None:
+            refuse('pos_encoding_mode="ALIBI"', sinks=sinks)  # its share of LSE has no bias
+        bias = slopes(q.shape[1])
+        attention(q=q, lse=lse, cu_seqlens_q=cu_seqlens_q, lse_base2=lse_base2, sinks=sinks, alibi_slopes=bias, **rest)
+        if lse is not None:
+            lens = kv_lens(**rest)
+            q_lens = numpy.ones_like(lens) if cu_seqlens_q is None else numpy.diff(host(cu_seqlens_q))
+            before = numpy.repeat(lens - q_lens, q_lens)  # keys before a request's first query, from which the engine counts
+            shift = (before[:, None] * bias.astype("float64") * (math.log2(math.e) if lse_base2 else 1)).astype("float32")
+            lse += lse.new_tensor(shift) if is_torch(lse) else shift
+
+    return attend
+
+
+def _packed_lens(*, cu_seqlens_k: Any, **rest: Any) -> Any:
+    import numpy
+
+    return numpy.diff(host(cu_seqlens_k).astype("int64"))
+
+
+def _paged_lens(*, cache: Cache, kv_indptr: Any, last_page_len: Any, **rest: Any) -> Any:
+    starts = host(kv_indptr).astype("int64")
+    pages, page_size = starts[1:] - starts[:-1], cache.k_cache.shape[-3 if cache.layout.endswith("NHD") else -2]
+    return ((pages - 1) * page_size + host(last_page_len)) * (pages > 0)
 
 
 def turned(x: Any, positions: Any, rope: Rope) -> Any:
@@ -46,10 +95,12 @@ def _f32(x: Any) -> Any:
     return x.float() if is_torch(x) else x.astype("float32")
 
 
-def ragged(rope: Rope | None) -> Callable[..., Any]:
+def ragged(rope: Positions) -> Callable[..., Any]:
     """ragged_attention, of rotated queries and keys if there is a rope."""
     if rope is None:
         return _core.ragged_attention
+    if isinstance(rope, str):
+        return _biased(_core.ragged_attention, _packed_lens)
     rotation = rope
 
     def attend(*, q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, **rest: Any) -> None:
@@ -64,10 +115,12 @@ def ragged(rope: Rope | None) -> Callable[..., Any]:
     return attend
 
 
-def paged(rope: Rope | None) -> Callable[..., Any]:
+def paged(rope: Positions) -> Callable[..., Any]:
     """paged_attention; or that of packed keys and values, rotated."""
     if rope is None:
         return _core.paged_attention
+    if isinstance(rope, str):
+        return _biased(_core.paged_attention, _paged_lens)
 
     def attend(
         *, q: Any, cache: Cache, kv_indptr: Any, kv_indices: Any, last_page_len: Any, cu_seqlens_q: Any = None, **rest: Any

@@ -1,0 +1,230 @@
+"""Facts that FlashInfer's own tests ask of shadowgraph.flashinfer, and wrong calls that it refuses."""
+
+import numpy
+import oracle
+import pytest
+import reference
+import torch
+from pools import BF16, DIM, F16, F32, HEADS, KV_HEADS, LENS, PAGE, Q_LENS, SCALE, Pool, clean, drawn, every, qo_indptr
+
+import shadowgraph as sg
+import shadowgraph.flashinfer as flashinfer
+
+CKV, KPE = 16, 8
+
+
+def decode(pool, dtype=F32, **options):
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(None)
+    wrapper.plan(*pool.lists, HEADS, KV_HEADS, DIM, PAGE, q_data_type=dtype, **options)
+    return wrapper
+
+
+def prefill(pool, dtype=F32, **options):
+    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(None)
+    wrapper.plan(qo_indptr(), *pool.lists, HEADS, KV_HEADS, DIM, PAGE, q_data_type=dtype, **options)
+    return wrapper
+
+
+def ragged(dtype=F32, **options):
+    wrapper = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(None)
+    wrapper.plan(qo_indptr(), qo_indptr(LENS), HEADS, KV_HEADS, DIM, q_data_type=dtype, **options)
+    return wrapper
+
+
+def latents(pool, dtype=F32, indptr=None):
+    wrapper = flashinfer.BatchMLAPagedAttentionWrapper(None)
+    indptr = pool.indptr if indptr is None else indptr
+    wrapper.plan(qo_indptr(), indptr, pool.indices, pool.seq_lens, HEADS, CKV, KPE, PAGE, False, 0.3, dtype, dtype)
+    return wrapper
+
+
+class Runs:
+    """A run of each wrapper, planned for dtype: (name, run, arguments)."""
+
+    def __init__(self, dtype=F32):
+        pool, latent = Pool(dtype=dtype), Pool(dtype=dtype, kv_heads=1, dim=CKV + KPE)
+        self.q, query = (drawn(sum(Q_LENS), HEADS, n, dtype=dtype) for n in (DIM, CKV + KPE))
+        k, v, c = torch.cat(pool.keys), torch.cat(pool.values), latent.k[:, :, 0]
+        self.all = {
+            "decode": (decode(pool, dtype).run, {"q": self.q[:4], "paged_kv_cache": pool.kv}),
+            "prefill": (prefill(pool, dtype).run, {"q": self.q, "paged_kv_cache": pool.kv}),
+            "ragged": (ragged(dtype).run, {"q": self.q, "k": k, "v": v}),
+            "mla": (
+                latents(latent, dtype).run,
+                {"q_nope": query[..., :CKV], "q_pe": query[..., CKV:], "ckv_cache": c[..., :CKV], "kpe_cache": c[..., CKV:]},
+            ),
+        }
+
+
+WRAPPERS = ["decode", "prefill", "ragged", "mla"]
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_an_lse_that_is_given_is_written_whatever_is_returned(name):
+    run, arguments = Runs().all[name]
+    out, lse = run(**arguments, return_lse=True)
+    mine = torch.full_like(lse, 7.0)
+    assert torch.equal(run(**arguments, lse=mine), out) and torch.equal(mine, lse)
+
+
+def test_trtllm_decode_writes_an_lse_that_is_given():
+    pool, q = Pool([7, 3, 4, 9]), drawn(4, HEADS, DIM)
+    call = lambda **more: flashinfer.trtllm_batch_decode_with_kv_cache(  # noqa: E731
+        q, pool.kv, None, pool.table, pool.seq_lens, 9, SCALE, kv_layout="NHD", **more
+    )
+    out, lse = call(return_lse=True)
+    mine = torch.full_like(lse, 7.0)
+    assert torch.equal(call(lse=mine), out) and torch.equal(mine, lse)
+    # as a wrapper, bit for bit
+    assert torch.equal(decode(pool).run(q, pool.kv), out)
+    log2 = torch.tensor([SCALE * numpy.log2(numpy.e)], dtype=F32)
+    result = flashinfer.trtllm_batch_decode_with_kv_cache(
+        q, pool.kv, None, pool.table, pool.seq_lens, 9, torch.tensor(9.0), kv_layout="NHD", bmm1_scale_log2=log2, return_lse=True
+    )
+    clean(pool, every([1] * 4, pool.lens), q, result, sm_scale=float(log2) * numpy.log(2))
+
+
+def test_latents_ignore_entries_of_kv_indptr_behind_the_batch():
+    pool = Pool(kv_heads=1, dim=CKV + KPE)
+    run, arguments = Runs().all["mla"]
+    longer = torch.cat([pool.indptr, torch.tensor([99, 3], dtype=torch.int32)])
+    assert torch.equal(latents(pool, indptr=longer).run(**arguments), run(**arguments))
+
+
+def test_latents_with_more_pages_than_keys():
+    pool = Pool(kv_heads=1, dim=CKV + KPE)
+    run, arguments = Runs().all["mla"]
+    want, pages = run(**arguments), numpy.diff(pool.indptr)
+    lists = [pool.indices[a:b].tolist() + [0] * 2 for a, b in zip(pool.indptr, pool.indptr[1:])]
+    pool.indptr, pool.indices = qo_indptr(pages + 2), torch.tensor(sum(lists, []), dtype=torch.int32)
+    assert torch.equal(latents(pool).run(**arguments), want)
+
+
+def test_cutlass_latents_come_without_a_plan():
+    lens = [7, 3, 4, 9]
+    pool, q = Pool(lens, dtype=BF16, kv_heads=1, dim=CKV + KPE), drawn(4, HEADS, CKV + KPE, dtype=BF16)
+    pool.values, c = [k[..., :CKV] for k in pool.keys], pool.k[:, :, 0]
+    wrapper = flashinfer.BatchMLAPagedAttentionWrapper(None, backend="cutlass")
+    parts = q[..., :CKV], q[..., CKV:], c[..., :CKV], c[..., CKV:]
+    out = wrapper.run(*parts, kv_len=pool.seq_lens, page_table=pool.table)
+    clean(pool, every([1] * 4, lens), q, out, sm_scale=192**-0.5)
+    with pytest.raises(sg.ShadowgraphError, match="page_table"):
+        wrapper.run(*parts, kv_len=pool.seq_lens, page_table=pool.table * 0 + 99)
+
+
+def bias(heads, queries, keys):
+    """[heads, queries, keys] of ALiBi: positions count from the first query and the first key."""
+    slopes = {4: [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8], 3: [2.0**-4, 2.0**-8, 2.0**-2]}[heads]
+    return numpy.array(slopes)[:, None, None] * (numpy.arange(keys) - numpy.arange(queries)[:, None])
+
+
+@pytest.mark.parametrize("heads", [4, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_alibi_counts_from_a_requests_first_query_and_key(causal, heads):
+    k, v, q = (drawn(n, h, DIM, seed=n) for n, h in ((7, 1), (7, 1), (3, heads)))
+    def judged(got, q, queries, causal, base2=True, **more):
+        see = reference.seen(queries, 7, causal)
+        want = reference.attention(q, k, v, see, SCALE, bias=bias(heads, queries, 7), **more)
+        lse = got[1] / numpy.log2(numpy.e) if base2 else got[1]
+        want.lse_error += 2 * reference.EPS * (abs(want.lse) + abs(bias(heads, queries, 7)).max())  # the shift, and this quotient
+        assert reference.far(got[0], want.out, want.out_error) <= 1 < reference.far(got[0] * 1.01, want.out, want.out_error)
+        assert reference.far(lse, want.lse, want.lse_error) <= 1 < reference.far(lse + 0.01, want.lse, want.lse_error)
+
+    options = {"pos_encoding_mode": "ALIBI", "return_lse": True}
+    judged(flashinfer.single_prefill_with_kv_cache(q, k, v, causal=causal, **options), q, 3, causal)
+    judged([x[None] for x in flashinfer.single_decode_with_kv_cache(q[0], k, v, **options)], q[:1], 1, False)
+
+
+def test_alibi_of_pages_is_that_of_packed_keys():
+    pool, q = Pool(), drawn(sum(Q_LENS), HEADS, DIM)
+    mode = {"pos_encoding_mode": "ALIBI"}
+    paged = prefill(pool, causal=True, **mode).run(q, pool.kv, return_lse=True)
+    packed = ragged(causal=True, **mode).run(q, torch.cat(pool.keys), torch.cat(pool.values), return_lse=True)
+    assert all(map(torch.equal, paged, packed))
+    single = flashinfer.single_prefill_with_kv_cache(q[:3], pool.keys[0], pool.values[0], causal=True, return_lse=True, **mode)
+    assert all(torch.equal(a, b[:3]) for a, b in zip(single, paged))
+    out = decode(pool, **mode).run(q[:4], pool.kv, return_lse=True)
+    one = flashinfer.single_decode_with_kv_cache(q[2], pool.keys[2], pool.values[2], return_lse=True, **mode)
+    assert all(torch.equal(a, b[2]) for a, b in zip(one, out)) and (out[1][1] == -torch.inf).all()
+    assert torch.equal(decode(pool).forward(q[:4], pool.kv, **mode), out[0])
+
+
+def test_alibi_below_a_soft_cap_is_refused():
+    for plan in (decode, prefill):
+        with pytest.raises(NotImplementedError, match=r"plan\(pos_encoding_mode=…\)"):
+            plan(Pool(), pos_encoding_mode="ALIBI", logits_soft_cap=1.0)
+    with pytest.raises(KeyError, match="ROPE"):
+        decode(Pool(), pos_encoding_mode="ROPE")
+
+
+def test_a_threshold_below_rounding_skips_nothing():
+    run, arguments = Runs().all["decode"]
+    assert torch.equal(run(**arguments, skip_softmax_threshold_scale_factor=1e-30), run(**arguments))
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_types_are_those_of_the_plan(name):
+    """As upstream: kernels are of the plan's types."""
+    run, arguments = Runs(F16).all[name]
+    run(**arguments)
+    for argument, value in arguments.items():
+        other = tuple(x.bfloat16() for x in value) if isinstance(value, tuple) else value.bfloat16()
+        with pytest.raises(ValueError, match=f"{argument}.dtype is bfloat16, and .*_data_type was planned as float16"):
+            run(**arguments | {argument: other})
+    with pytest.raises(ValueError, match="out.dtype is float32"):
+        run(**arguments, out=torch.empty(run(**arguments).shape))
+
+
+def test_a_default_type_is_float16_and_lets_f32_in():
+    pool, q = Pool(), drawn(4, HEADS, DIM)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(None)
+    wrapper.plan(*pool.lists, HEADS, KV_HEADS, DIM, PAGE)
+    assert wrapper.run(q, pool.kv).dtype == F32 and wrapper.run(q.half(), [x.half() for x in pool.kv]).dtype == F16
+    with pytest.raises(ValueError, match="q_data_type was planned as float16"):
+        wrapper.run(q.bfloat16(), [x.bfloat16() for x in pool.kv])
+    with pytest.raises(ValueError, match="q.dtype is float32"):
+        decode(pool, F16).run(q, pool.kv)
+    wrapper.plan(*pool.lists, HEADS, KV_HEADS, DIM, PAGE, q_data_type=BF16, data_type=F16)
+    assert wrapper.run(q.bfloat16(), [x.half() for x in pool.kv]).dtype == BF16
+    with pytest.raises(ValueError, match="kv_data_type was planned as float16"):
+        wrapper.run(q.bfloat16(), [x.bfloat16() for x in pool.kv])
+
+
+def test_a_run_comes_after_a_plan():
+    for kind, count in (("BatchDecodeWithPagedKVCacheWrapper", 2), ("BatchPrefillWithPagedKVCacheWrapper", 2)) + (
+        ("BatchPrefillWithRaggedKVCacheWrapper", 3), ("BatchMLAPagedAttentionWrapper", 4)
+    ):  # fmt: skip
+        wrapper = getattr(flashinfer, kind)(None)
+        with pytest.raises(RuntimeError, match=f"{kind}.run: plan comes before it"):
+            wrapper.run(*[drawn(1, 1, 1)] * count)
+    with pytest.raises(ValueError, match="prior plan"):
+        flashinfer.fast_decode_plan(
+            flashinfer.BatchDecodeWithPagedKVCacheWrapper(None), *Pool().lists, HEADS, KV_HEADS, DIM, PAGE, q_len_per_req=2
+        )
+
+
+def test_packed_keys_have_the_sizes_of_the_plan():
+    run, arguments = Runs().all["ragged"]
+    for changed in ({"q": drawn(10, 2, DIM)}, {"k": arguments["k"][:, :1]}, {"v": arguments["v"][:, :1]}, {"k": arguments["k"][..., :8]}):
+        with pytest.raises(sg.ShadowgraphError, match="as planned") as caught:
+            run(**arguments | changed)
+        assert caught.value.findings[0].field in changed
+
+
+def test_a_graph_has_all_its_buffers_and_no_more_rows_than_at_first():
+    ints = lambda n: torch.zeros(n, dtype=torch.int32)  # noqa: E731
+    pool = Pool()
+    buffers = ints(5), ints(5), ints(len(pool.indices)), ints(4)
+    for missing in range(4):
+        some = [None if i == missing else b for i, b in enumerate(buffers)]
+        with pytest.raises(ValueError, match="should be a tensor in CUDA graph mode"):
+            flashinfer.BatchPrefillWithPagedKVCacheWrapper(None, "NHD", True, *some)
+        if missing:
+            with pytest.raises(ValueError, match="should be a tensor in CUDA graph mode"):
+                flashinfer.CUDAGraphBatchDecodeWithPagedKVCacheWrapper(None, *some[1:])
+    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(None, "NHD", True, *buffers)
+    plan = lambda q_lens: wrapper.plan(qo_indptr(q_lens), *pool.lists, HEADS, KV_HEADS, DIM, PAGE)  # noqa: E731
+    plan([3, 2, 4, 1])
+    plan([2, 2, 4, 1])
+    with pytest.raises(ValueError, match="11 rows in all, and the first plan of the CUDA graph 10"):
+        plan([3, 2, 4, 2])
