@@ -8,7 +8,9 @@ set -euo pipefail
 mode=$1 build=$2 source=$3 cxx=$4
 here=$(dirname "$0")
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# Beside BUILD: to ccache, which knows a file by its path from there, the objects of SOURCE are BUILD's.
+folder=${build}_$mode
+trap 'rm -rf "$work" "$folder"' EXIT
 
 # build PROJECT FOLDER OPTIONS...
 build() {
@@ -16,16 +18,16 @@ build() {
   cmake --build "$2" --parallel 2
 }
 consumer() {
-  build "$here" "$work/build" "$@"
-  "$work/build/consumer"
+  build "$here" "$folder" "$@"
+  "$folder/consumer"
 }
 
 case $mode in
   installed)
     cmake --install "$build" --prefix "$work/prefix"
     consumer -DCMAKE_PREFIX_PATH="$work/prefix"
-    "$work/build/kernel_test"
-    "$work/build/judge_step"
+    "$folder/kernel_test"
+    "$folder/judge_step"
     build "$source/examples/external_backend" "$work/external" -DCMAKE_PREFIX_PATH="$work/prefix"
     "$work/external/external_backend"
     [[ -n $(find "$work/prefix" -name shadowgraph.h -path '*/include/shadowgraph.h') ]] || exit 0 # no DLPack header
@@ -49,9 +51,7 @@ case $mode in
     ;;
   subdirectory) consumer -DSHADOWGRAPH_SOURCE="$source" -DSHADOWGRAPH_UNITY=ON -DBUILD_SHARED_LIBS=ON ;;
   source)
-    # In a folder beside the build, the objects are the release build's to ccache, which knows a file by its path from there.
-    page="$source"/docs/install.md folder=${build}_source
-    trap 'rm -rf "$work" "$folder"' EXIT
+    page="$source"/docs/install.md
     export CXX=$cxx CMAKE_GENERATOR=Ninja
     without=(-DCMAKE_DISABLE_FIND_PACKAGE_{Eigen3,fmt,nlohmann_json,CLI11}"=ON" -DSHADOWGRAPH_WERROR=ON)
     sed -nE 's/^    (cmake .*)/\1/p' "$page" | sed -E "s|-S \.|-S '$source' ${without[*]}|
