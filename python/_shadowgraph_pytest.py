@@ -147,9 +147,11 @@ def pytest_runtest_call(item):
             pytest.fail(str(report), pytrace=False)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item):
-    _running[:] = [item]
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    _running.append(item)  # behind the test that runs pytest in this process
+    yield
+    _running.pop()
 
 
 @pytest.hookimpl(optionalhook=True)

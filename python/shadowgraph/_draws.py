@@ -29,6 +29,7 @@ class Scheduler(TypedDict, total=False):
 
 
 Names = str | Sequence[str]
+Sizes = int | Sequence[int]
 
 
 def marked() -> dict[str, Any]:
@@ -37,16 +38,17 @@ def marked() -> dict[str, Any]:
     return dict(plugin.drawn_in_this_test()) if plugin else {}
 
 
-def options(mode: Names | None, page_sizes: Sequence[int] | None, scheduler: Scheduler, **more: Any) -> str:
+def options(mode: Names | None, page_sizes: Sizes | None, scheduler: Scheduler, **more: Any) -> str:
     """As the generator takes them; None is the running test's marker, else decodes over pages of 1, 2 and 4."""
     unknown = scheduler.keys() - Scheduler.__annotations__.keys()
     if unknown:
         raise TypeError(f"no option of a scheduler: {', '.join(sorted(unknown))}")
     given = {"modes": "decode", "page_sizes": (1, 2, 4)} | marked()
     modes = given["modes"] if mode is None else mode
+    sizes = given["page_sizes"] if page_sizes is None else page_sizes
     more |= {"prefix_cache" if name == "shared_prefixes" else name: value for name, value in scheduler.items()}
     more["modes"] = [modes] if isinstance(modes, str) else list(modes)
-    more["page_sizes"] = list(given["page_sizes"] if page_sizes is None else page_sizes)
+    more["page_sizes"] = [sizes] if isinstance(sizes, int) else list(sizes)
     return json.dumps(more)
 
 
@@ -69,5 +71,7 @@ def given_choices() -> Callable[[int], int] | None:
     text = os.environ.get("SHADOWGRAPH_CHOICES")
     if not text:
         return None
-    numbers = iter(map(int, text.split(".")))
+    if not text.replace(".", "").isdecimal():
+        raise ValueError(f"SHADOWGRAPH_CHOICES is {text!r}, expected numbers: 3.0.1")
+    numbers = iter([int(number or 0) for number in text.split(".")])
     return lambda bound: next(numbers, 0) % bound

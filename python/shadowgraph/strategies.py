@@ -4,7 +4,6 @@ Hypothesis's."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import reject
@@ -53,7 +52,7 @@ def _checked(mode: Any, page_sizes: Any, scheduler: Any) -> tuple[Any, Any, _dra
 
 def histories(
     mode: _draws.Names | None = None,
-    page_sizes: Sequence[int] | None = None,
+    page_sizes: _draws.Sizes | None = None,
     **scheduler: Unpack[_draws.Scheduler],
 ) -> st.SearchStrategy[list[Batch]]:
     """A scheduler's legal steps, one after the other: requests join, grow, finish and are retracted, and those that
@@ -61,7 +60,7 @@ def histories(
     with one token.
 
     mode        one or several: "decode", "extend", "target_verify", ...; steps of other modes are played, and left out
-    page_sizes  one of them
+    page_sizes  one or several
     Both are what the test's marker says, if they are left out: @pytest.mark.metadata(modes="extend", page_sizes=[16]);
     else decodes over pages of 1, 2 and 4 tokens. scheduler: see _draws.Scheduler; steps 12.
 
@@ -72,7 +71,7 @@ def histories(
 
 def batches(
     mode: _draws.Names | None = None,
-    page_sizes: Sequence[int] | None = None,
+    page_sizes: _draws.Sizes | None = None,
     **scheduler: Unpack[_draws.Scheduler],
 ) -> st.SearchStrategy[Batch]:
     """Single steps: the last of a short history, so that slots are those of requests that came and went. Arguments are

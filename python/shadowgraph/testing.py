@@ -5,7 +5,7 @@ docs/builder.md begins with an example.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _core, _draws
@@ -44,7 +44,7 @@ class _Trial:
 def check(
     builder: Callable[[Batch], Arrays] | type,
     mode: _draws.Names = ("decode", "extend"),
-    page_sizes: Sequence[int] = (1, 2, 4),
+    page_sizes: _draws.Sizes = (1, 2, 4),
     *,
     histories: int = 200,
     small_requests: int = 2,

@@ -3,9 +3,10 @@
 import numpy
 import pytest
 import torch
-from problems import paged, ragged
+from problems import documented, paged, ragged
 
 import shadowgraph as sg
+from shadowgraph import _core
 
 
 def call(**changed):
@@ -83,3 +84,12 @@ def test_what_cannot_be_judged_is_refused_by_name():
 def test_a_call_shows_its_arguments():
     assert repr(call()).startswith("paged(q=<[5, 4, 8]>, cache=(<[6, 2, 2, 8]>, <[6, 2, 2, 8]>), ")
     assert repr(sg.ragged(**ragged())).startswith("ragged(q=<[5, 4, 8]>, ")
+
+
+def test_the_judges_take_the_arguments_of_the_calls():
+    for judge, twin in (("judge_paged", "paged_attention"), ("judge_ragged", "ragged_attention")):
+        assert set(documented(judge)) == set(documented(twin)) | {"arithmetic"}
+    with pytest.raises(TypeError, match="judge_paged: arithmetic is missing"):
+        _core.judge_paged(**paged(), out=call().run())
+    with pytest.raises(TypeError, match="judge_ragged: no argument is called windows"):
+        _core.judge_ragged(**ragged(), out=call().run(), arithmetic="fa3", windows=3)

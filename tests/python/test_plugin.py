@@ -100,6 +100,8 @@ def test_a_failing_test_says_how_to_run_its_batch_again(pytester, monkeypatch):
     run = pytester.runpytest_subprocess(again)
     run.assert_outcomes(failed=1)
     assert "keys=[[2]]" in run.stdout.str()
+    monkeypatch.setenv("SHADOWGRAPH_CHOICES", "3,1")
+    assert "SHADOWGRAPH_CHOICES is '3,1', expected numbers: 3.0.1" in pytester.runpytest_subprocess(again).stdout.str()
     monkeypatch.setenv("SHADOWGRAPH_CHOICES", "0.0.0.0.1.1.0")
     assert "q_lens=[1, 1]" in pytester.runpytest_subprocess(again).stdout.str()
 
@@ -107,7 +109,7 @@ def test_a_failing_test_says_how_to_run_its_batch_again(pytester, monkeypatch):
 DRAWN = BUILDER + """
 SEEN = set()
 
-@pytest.mark.metadata(modes=["extend"], page_sizes=[16])
+@pytest.mark.metadata(modes="extend", page_sizes=16)
 class TestMarked:
     @given(batch=strategies.batches())
     def test_what_the_strategy_leaves_open(self, batch):
@@ -215,6 +217,19 @@ def test_a_stale_buffer_is_found_and_shrunk_to_two_steps(pytester, monkeypatch):
     pytester.runpytest_subprocess().assert_outcomes(failed=1)
     pytester.makepyfile(STALE.replace("if self.table is None or len(self.table) != len(rows):", "if True:"))
     monkeypatch.delenv("SHADOWGRAPH_CHOICES")
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
+def test_a_run_inside_a_test_has_tests_of_its_own(pytester):
+    inner = "def test_inner(metadata_checker):\n    pass\n"
+    pytester.makeconftest("pytest_plugins = ['pytester']")
+    pytester.makepyfile(BUILDER + f"""
+@pytest.mark.metadata(waive="len.kv_extent: outer")
+def test_outer(pytester, metadata_checker):
+    pytester.makepyfile({inner!r})
+    pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+    metadata_checker(BATCH, kv_lens=[2, 1])
+""")
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
