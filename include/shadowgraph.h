@@ -77,11 +77,13 @@ typedef struct {
   const char* got;      /* the value */
   const char* refs;     /* sources, separated by spaces: "fa.I-28 sglang#25045" */
   const char* text; /* all of it in a line: "table.page_id: page_table[2, 5] is 99, expected ..." */
-  const char* severity; /* "error", "warning", "note" */
-  int64_t row, col;     /* of the element; -1: none */
+  const char* severity;  /* "error", "warning", "note" */
+  int64_t row, col;      /* of the element; -1: none */
+  const char* diagnosis; /* of wrong outputs: known mistakes that would give them, a line each, the
+                            likeliest first */
 } sg_finding;
 #define SG_FINDING_INIT \
-  { sizeof(sg_finding), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1 }
+  { sizeof(sg_finding), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, -1, -1, NULL }
 
 /* How many findings there are. */
 SG_API int64_t sg_report_size(const sg_report* report);
@@ -218,6 +220,19 @@ SG_API sg_status sg_ragged_attention(const DLTensor* q, const DLTensor* k, const
                                      const DLTensor* cu_seqlens_q, const DLTensor* cu_seqlens_k,
                                      const sg_params* params, DLTensor* out, DLTensor* lse,
                                      sg_report** report);
+/* Judges what another kernel left of such a call, in out and lse (or NULL): against a float64
+ * oracle, by the error bound that is derived of the kernel's arithmetic, a name of `shadowgraph
+ * list arithmetics` ("plain_f32", "fa3"). In rows that see no key the lse may be any mark without
+ * mass. SG_FINDINGS: num.bound, num.lse_bound, at the worst element; a finding's diagnosis names
+ * mistakes that would give these results. SG_BAD_INPUT: what such a call refuses; test.options. */
+SG_API sg_status sg_judge_paged(const DLTensor* q, const sg_cache* cache, const sg_pages* pages,
+                                const DLTensor* cu_seqlens_q, const sg_params* params,
+                                const DLTensor* out, const DLTensor* lse, const char* arithmetic,
+                                sg_report** report);
+SG_API sg_status sg_judge_ragged(const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                                 const DLTensor* cu_seqlens_q, const DLTensor* cu_seqlens_k,
+                                 const sg_params* params, const DLTensor* out, const DLTensor* lse,
+                                 const char* arithmetic, sg_report** report);
 /* Merges partial results over disjoint sets of keys: v [rows, num_states, num_heads, head_dim], s
  * f32 [rows, num_states, num_heads] logarithms to base 2 or e, out [rows, num_heads, head_dim], lse
  * f32 [rows, num_heads] or NULL. A state of lse -inf or +inf has no mass. SG_BAD_INPUT: input.*. */
@@ -296,11 +311,25 @@ SG_API sg_status sg_history_new(const char* options,
                                 sg_history** history, sg_report** report);
 /* The next step of these modes, which the caller frees; *batch is NULL when the history is over. */
 SG_API sg_status sg_history_next(sg_history* history, sg_batch** batch);
+/* Adds what was found of the step that sg_history_next gave last; no other step comes behind a
+ * finding. NULL adds nothing. */
+SG_API sg_status sg_history_expect(sg_history* history, const sg_report* findings);
 SG_API void sg_history_free(sg_history* history);
 /* The last step of a history; *batch is NULL where it has none of these modes. Errors likewise. */
 SG_API sg_status sg_batch_draw(const char* options,
                                uint32_t (*choose)(void* context, uint32_t bound), void* context,
                                sg_batch** batch, sg_report** report);
+
+/* The property test of a builder (shadowgraph/testing.h): `property` gets one history after the
+ * other, makes metadata of each of its steps, and tells by sg_history_expect what it finds: every
+ * batch of up to small_requests requests, then random histories. The first that breaks a law is
+ * shrunk. The history is not to be freed. options: those above, and histories 200, seed 1, choices
+ * "" ("3.0.1": only what these make; "" is the environment's SHADOWGRAPH_CHOICES) and command "",
+ * which runs this test. SG_FINDINGS: those of the smallest, which name the step and its choices.
+ * SG_BAD_INPUT: test.options, pool.shape; test.nothing, a mode that never came. */
+SG_API sg_status sg_property_check(const char* options,
+                                   void (*property)(void* context, sg_history* history),
+                                   void* context, sg_report** report);
 
 /* "decode", and "decode, page_size 2, prefix_lens [3, 0], q_lens [1, 1]". */
 SG_API const char* sg_batch_mode(const sg_batch* batch);

@@ -1,4 +1,4 @@
-"""pytest's plugin: the fixture metadata_checker, the marker metadata, --shadowgraph-report.
+"""pytest's plugin: the fixtures metadata_checker and engine_recorder, the marker metadata, --shadowgraph-report.
 
 pytest loads it in every run, so it imports nothing of shadowgraph until it is used.
 """
@@ -6,14 +6,17 @@ pytest loads it in every run, so it imports nothing of shadowgraph until it is u
 import json
 import os
 import pathlib
+import shlex
 import tempfile
 
 import pytest
 
 _FORMATS = ("text", "json", "junit", "sarif", "github", "html")
-_REPORTS = pytest.StashKey[list]()
-_TEST = pytest.StashKey[pytest.Item]()  # the one that runs: the fixture outlives it
+_REPORTS = pytest.StashKey[dict]()  # by test
+_JUDGED = pytest.StashKey[bool]()  # whether a test's recorder was
 _JUDGE_OPTIONS = {"max_context_len", "window_left", "pad_kv_lens", "engine", "units", "names"}
+_DRAWN = {"modes", "page_sizes"}
+_running = []  # the test that runs: metadata_checker outlives it, and strategies have no fixtures
 
 
 def _format_and_file(value):
@@ -26,77 +29,135 @@ def _format_and_file(value):
 def pytest_addoption(parser):
     group = parser.getgroup("shadowgraph")
     group.addoption("--shadowgraph-report", action="append", default=[], metavar="FORMAT:FILE", type=_format_and_file,
-                    help=f"writes what metadata_checker found in this run; repeatable; {', '.join(_FORMATS)}")
+                    help=f"writes what the fixtures found in this run; repeatable; {', '.join(_FORMATS)}")
 
 
 def pytest_configure(config):
-    config.stash[_REPORTS] = []
+    config.stash[_REPORTS] = {}
     config.addinivalue_line(
         "markers",
-        "metadata(waive='LAW: reason', **options): options of metadata_checker's judge in this test "
-        f"({', '.join(sorted(_JUDGE_OPTIONS))}), and laws that may be broken in it, with the reason; a list waives several",
+        "metadata(waive='LAW: reason', modes=..., page_sizes=..., **options): laws that may be broken in this test, with the "
+        "reason (a list waives several); what shadowgraph's strategies draw in it where they do not say it themselves; "
+        f"options of metadata_checker's judge ({', '.join(sorted(_JUDGE_OPTIONS))})",
     )
+
+
+def _marks(item):
+    """What the markers of a test say, the nearest last, and the ids of laws that are waived."""
+    options, waived = {}, set()
+    for mark in reversed(list(item.iter_markers("metadata"))):
+        given = dict(mark.kwargs)
+        waive = given.pop("waive", [])
+        for text in [waive] if isinstance(waive, str) else waive:
+            law, _, reason = text.partition(":")
+            if not reason.strip():
+                raise pytest.UsageError(f"metadata(waive={text!r}): expected 'LAW: reason'")
+            waived.add(law.strip())
+        unknown = given.keys() - _JUDGE_OPTIONS - _DRAWN
+        if mark.args or unknown:
+            raise pytest.UsageError(f"metadata: {mark.args or sorted(unknown)}: no such option")
+        options |= given
+    return options, waived
+
+
+def drawn_in_this_test():
+    """For strategies: modes and page_sizes, if the running test has them."""
+    options = _marks(_running[-1])[0] if _running else {}
+    return {name: options[name] for name in _DRAWN & options.keys()}
+
+
+def _keep(item, report, again=""):
+    """Keeps what was found in a test, for the report of the run; false where all of it is waived."""
+    waived = _marks(item)[1]
+    part = json.loads(report.to("json"))
+    part["findings"] = [_placed(f, item.nodeid, again) for f in part["findings"] if f["id"] not in waived]
+    if part["findings"]:  # Hypothesis calls a test again and again: its last finding is the shrunken one
+        item.config.stash[_REPORTS][item.nodeid] = part
+    return bool(part["findings"])
+
+
+def _placed(finding, test, again):
+    case = f"{test} {finding['case']}" if finding.get("case") else test
+    return finding | {"case": case} | ({"reproduce": again} if again else {})
 
 
 class _Checker:
     """Judges the metadata of a step and raises what it finds: metadata_checker(batch, kv_lens=lens, page_table=table)."""
 
-    def __init__(self, stash):
-        self.stash = stash
-
-    def _marks(self):
-        """Options of the judge, and ids of waived laws."""
-        options, waived = {}, []
-        for mark in reversed(list(self.stash[_TEST].iter_markers("metadata"))):
-            given = dict(mark.kwargs)
-            waive = given.pop("waive", [])
-            for text in [waive] if isinstance(waive, str) else waive:
-                law, _, reason = text.partition(":")
-                if not reason.strip():
-                    raise pytest.UsageError(f"metadata(waive={text!r}): expected 'LAW: reason'")
-                waived.append(law.strip())
-            if mark.args or not _JUDGE_OPTIONS >= given.keys():
-                raise pytest.UsageError(f"metadata: {mark.args or sorted(given.keys() - _JUDGE_OPTIONS)}: no such option")
-            options |= given
-        return options, waived
-
     def __call__(self, batch, **arrays):
         __tracebackhide__ = True
         import shadowgraph
+        from shadowgraph.shadows import red_zones
 
-        options, waived = self._marks()
+        item = _running[-1]
+        options = {name: value for name, value in _marks(item)[0].items() if name not in _DRAWN}
         report = shadowgraph.check(batch, **options | arrays)
-        for finding in report.findings:
-            if finding.id not in waived:
-                self._keep(report, waived)
-                raise shadowgraph.ShadowgraphError(report)
-
-    def _keep(self, report, waived):
-        """Hypothesis calls a test again and again: the last finding of a test is the shrunken one."""
-        test = self.stash[_TEST].nodeid
-        part = json.loads(report.to("json"))
-        part["findings"] = [f | {"case": test} for f in part["findings"] if f["id"] not in waived]
-        kept = self.stash[_REPORTS]
-        kept[:] = [p for p in kept if p["findings"][0]["case"] != test] + [part]
+        written = red_zones()
+        if written is not None:
+            report = shadowgraph.Report(shadowgraph._core.report_add(written, report._handle))
+        again = f"SHADOWGRAPH_CHOICES={batch.choices} pytest {shlex.quote(item.nodeid)}" if batch.choices else ""
+        if not report.ok and _keep(item, report, again):
+            error = shadowgraph.ShadowgraphError(report)
+            if again:
+                error.args = (f"{error}\n  reproduce: {again}",)
+            raise error
 
 
 @pytest.fixture(scope="session")
-def metadata_checker(request):
+def metadata_checker():
     """Judges the metadata of a step and raises ShadowgraphError: metadata_checker(batch, kv_lens=lens, slots=slots).
 
     Arrays and options are those of shadowgraph.check."""
-    return _Checker(request.config.stash)
+    return _Checker()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item):
-    item.config.stash[_TEST] = item
+@pytest.fixture
+def engine_recorder(request, tmp_path):
+    """Records and judges the steps of every engine that is imported, while the test runs; its findings fail the test,
+    as recording nothing does. It is a shadowgraph.Recorder: an engine of your own calls engine_recorder.step."""
+    import shadowgraph
+
+    with shadowgraph.record(tmp_path / "steps.%p.jsonl") as recorder:
+        yield recorder
+    item = request.node
+    if not item.stash.get(_JUDGED, False) and _keep(item, recorder.report):  # the test itself failed
+        item.add_report_section("teardown", "engine_recorder", str(recorder.report))
+
+
+def _report_of(recorder):
+    """What a recorder found; that nothing was recorded is a finding, too."""
+    import shadowgraph
+
+    if recorder.steps:
+        return recorder.report
+    skipped = "; ".join(f"{name}: {reason}" for name, reason in recorder.skipped.items())
+    why = "no hooked method was called" if recorder.hooked or not skipped else skipped
+    found = ("test.nothing", "engine_recorder", -1, -1, "a step that is recorded in this process", f"none: {why}")
+    return shadowgraph.Report(shadowgraph._core.report_new([found]))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_call(item):
+    """Behind the test itself, if it passed."""
+    recorder = getattr(item, "funcargs", {}).get("engine_recorder")
+    if recorder is not None:
+        item.stash[_JUDGED] = True
+        report = _report_of(recorder)
+        if not report.ok and _keep(item, report):
+            pytest.fail(str(report), pytrace=False)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    _running.append(item)  # behind the test that runs pytest in this process
+    yield
+    _running.pop()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node, error):
     """xdist: a worker has ended."""
-    node.config.stash[_REPORTS] += getattr(node, "workeroutput", {}).get("shadowgraph", [])
+    node.config.stash[_REPORTS] |= getattr(node, "workeroutput", {}).get("shadowgraph", {})
 
 
 def pytest_sessionfinish(session):
@@ -111,7 +172,7 @@ def _write(parts, wanted):
     import shadowgraph
 
     whole = json.loads(shadowgraph.Report(None).to("json"))
-    whole["findings"] = [f for part in sorted(parts, key=lambda p: p["findings"][0]["case"]) for f in part["findings"]]
+    whole["findings"] = [finding for _, part in sorted(parts.items()) for finding in part["findings"]]
     whole["ok"] = not whole["findings"]
     whole["summary"] |= {"cases": max(1, len(parts)), "findings": len(whole["findings"])}
     with tempfile.TemporaryDirectory() as folder:

@@ -121,6 +121,7 @@ class Steps {
 
   struct State;  // src/testing/steps.h
   explicit Steps(State& state) : state_(state) {}
+  State& state() { return state_; }
 
  private:
   friend class ShadowedMemory;

@@ -110,6 +110,35 @@ def ragged_attention(
 ) -> Any:
     """Queries against K and V that are packed request after request. Refuses: input.*, param.*, mask.*, len.*."""
 
+def judge_paged(
+    q: Tensor,
+    cache: Cache,
+    *,
+    page_table: Integers | None = None,
+    cache_seqlens: Integers | None = None,
+    kv_indptr: Integers | None = None,
+    kv_indices: Integers | None = None,
+    last_page_len: Integers | None = None,
+    cu_seqlens_q: Integers | None = None,
+    lse: Tensor | None = None,  # f32 [total_q, num_qo_heads], any strides
+    arithmetic: str,  # a name of `shadowgraph list arithmetics`
+    **layer: Unpack[_Layer],  # out is needed
+) -> ReportHandle | None:
+    """Judges what another kernel left in out and lse, by the error bound that is derived of its arithmetic. Finds:
+    num.bound, num.lse_bound. Refuses: what such a call refuses, test.options."""
+
+def judge_ragged(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Integers,
+    cu_seqlens_k: Integers,
+    *,
+    lse: Tensor | None = None,
+    arithmetic: str,
+    **layer: Unpack[_Layer],
+) -> ReportHandle | None: ...
+
 def merge_states(
     v: Tensor,  # [rows, num_states, num_heads, head_dim]
     s: Tensor,  # f32 [rows, num_states, num_heads] logarithms
@@ -177,10 +206,18 @@ def batch_new(
     """Arrays are integers of any width and any strides, copied. Refuses: input.*, len.*, table.pool_row,
     table.row_width, mask.size, pool.shape."""
 
-def batch_draw(options: str | None, choose: Callable[[int], int]) -> BatchHandle | None:
-    """Draws a legal batch: `choose(bound)` returns a number below bound, again and again; 0 is the simplest. options:
-    a JSON object (sg_batch_draw in shadowgraph.h). None: the choices lead to no step of these modes. What choose
-    raises is raised here. Refuses: test.options, pool.shape."""
+def history_draw(options: str | None, choose: Callable[[int], int]) -> list[BatchHandle]:
+    """Draws the legal steps of a scheduler: `choose(bound)` returns a number below bound, again and again; 0 is the
+    simplest. options: a JSON object (sg_history_new in shadowgraph.h). Empty: the choices lead to no step of these
+    modes. What choose raises is raised here. Refuses: test.options, pool.shape."""
+
+def property_check(
+    options: str | None,  # a JSON object (sg_property_check in shadowgraph.h)
+    begin: Callable[[], Callable[[BatchHandle], ReportHandle | None]],  # of each history; what it returns judges a step
+) -> ReportHandle | None:
+    """Tries every small batch, then histories, and shrinks the first in which something is found; the last history that
+    ran is the smallest. None: nothing was. What begin or a judge raises is raised here. Refuses: test.options,
+    pool.shape, test.nothing."""
 
 def batch_mode(batch: BatchHandle) -> str: ...
 def batch_text(batch: BatchHandle) -> str: ...
@@ -232,7 +269,7 @@ def step_line(step: StepHandle) -> str:
 # Reports. None is a report without findings.
 
 def report_findings(report: ReportHandle | None) -> list[tuple[Any, ...]]:
-    """(id, title, mend, field, index, expected, got, refs, text, severity, row or None, col or None) of each."""
+    """(id, title, mend, field, index, expected, got, refs, text, severity, row or None, col or None, diagnosis) of each."""
 
 def report_add(report: ReportHandle | None, more: ReportHandle | None, case_id: str | None = None) -> ReportHandle | None:
     """A new report: the cases of the first, and one more."""

@@ -35,13 +35,15 @@ class Batch:
     mask                          row by row [q_len, kv_len], where a tree of drafts has one
     req_to_token, req_pool_indices, seq_lens, extend_lens, orig_seq_lens, encoder_lens, out_cache_loc, positions,
     full_to_swa, custom_mask      as an engine has them; empty where the batch has none
+    choices                       "3.0.1" of a drawn batch: SHADOWGRAPH_CHOICES=3.0.1 draws it again; else ""
 
     Batches of the same truth are equal, whichever rows of a table they are in. repr(batch) evaluates to an equal one,
     unless it has thousands of tokens.
     """
 
-    __slots__ = ("_handle",)
+    __slots__ = ("_handle", "choices")
     _handle: _core.BatchHandle
+    choices: str
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class Batch:
                     raise ValueError(f"Batch: q_lens are {q_lens}, expected {news}: the keys behind prefix_lens")
         elif prefix_lens is not None:
             raise ValueError("Batch: prefix_lens are for keys; a table has seq_lens")
+        self.choices = ""
         self._handle = _core.batch_new(mode, page_size=page_size, q_lens=q_lens, **more)
 
     @classmethod
@@ -98,9 +101,9 @@ class Batch:
         return cls(mode, q_lens=q_lens, **more)
 
     @classmethod
-    def _of(cls, handle: _core.BatchHandle) -> Batch:
+    def _of(cls, handle: _core.BatchHandle, choices: str = "") -> Batch:
         batch = cls.__new__(cls)
-        batch._handle = handle
+        batch._handle, batch.choices = handle, choices
         return batch
 
     @property

@@ -24,10 +24,12 @@ class Finding:
     severity: str  # "error", "warning", "note"
     row: int | None
     col: int | None
+    diagnosis: tuple[str, ...] = ()  # of wrong outputs: known mistakes that would give them, the likeliest first
 
     def __str__(self) -> str:
         refs = f"\n  refs {' '.join(self.refs)}" if self.refs else ""
-        return f"{self.text}\n  {self.title}{refs}"
+        mistakes = "".join(f"\n  {'or ' * (i > 0)}as if {mistake}" for i, mistake in enumerate(self.diagnosis[:3]))
+        return f"{self.text}\n  {self.title}{mistakes}{refs}"
 
 
 class Report:
@@ -39,8 +41,8 @@ class Report:
     def __init__(self, handle: _core.ReportHandle | None):
         self._handle = handle
         self.findings = [
-            Finding(id, title, mend, field, index, expected, got, tuple(refs.split()), text, severity, row, col)
-            for id, title, mend, field, index, expected, got, refs, text, severity, row, col in _core.report_findings(handle)
+            Finding(id, title, mend, field, index, expected, got, tuple(refs.split()), text, severity, row, col, tuple(as_if.splitlines()))
+            for id, title, mend, field, index, expected, got, refs, text, severity, row, col, as_if in _core.report_findings(handle)
         ]
 
     @property

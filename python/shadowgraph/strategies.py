@@ -1,17 +1,19 @@
-"""Hypothesis draws batches: the generator is the engine's own (`shadowgraph fuzz`), the shrinker Hypothesis's."""
+"""Hypothesis draws batches and histories: the generator is the engine's own (`shadowgraph fuzz`), the shrinker
+Hypothesis's."""
 
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from . import _core
+from . import _core, _draws
 from .batch import Batch
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 @functools.lru_cache(maxsize=None)
@@ -22,56 +24,56 @@ def _below(bound: int) -> st.SearchStrategy[int]:
 _MOST_HISTORIES = 16  # one in six that are drawn has a decode; Hypothesis wants most examples to be taken
 
 
-@st.composite
-def _drawn(draw: Any, options: str) -> Batch:
-    for _ in range(_MOST_HISTORIES):
-        handle = _core.batch_draw(options, lambda bound: int(draw(_below(bound))) if bound > 1 else 0)
-        if handle is not None:
-            return Batch._of(handle)
+def _steps(draw: Any, mode: Any, page_sizes: Any, scheduler: _draws.Scheduler) -> list[Batch]:
+    options = _draws.options(mode, page_sizes, scheduler)
+    given = _draws.given_choices()
+    for _ in range(_MOST_HISTORIES if given is None else 1):
+        steps = _draws.history(options, given or (lambda bound: int(draw(_below(bound))) if bound > 1 else 0))
+        if steps:
+            return steps
     reject()  # the choices lead to no step of these modes
 
 
-def batches(
-    mode: str | Sequence[str] = "decode",
-    page_sizes: Sequence[int] = (1, 2, 4),
-    *,
-    max_requests: int = 4,
-    max_context_len: int = 32,
-    max_extend_len: int = 8,
-    shared_prefixes: bool = False,
-    window_left: int = -1,
-    topk: int = 1,
-    num_steps: int = 0,
-    num_draft_tokens: int = 0,
-    dllm_block: int = 0,
-    max_encoder_len: int = 0,
-    steps: int = 3,
-) -> st.SearchStrategy[Batch]:
-    """Legal steps of a scheduler, whose slots are those of requests that came and went; the simplest is one request
+@st.composite
+def _history(draw: Any, *arguments: Any) -> list[Batch]:
+    return _steps(draw, *arguments)
+
+
+@st.composite
+def _batch(draw: Any, *arguments: Any) -> Batch:
+    return _steps(draw, *arguments)[-1]
+
+
+def _checked(mode: Any, page_sizes: Any, scheduler: Any) -> tuple[Any, Any, _draws.Scheduler]:
+    """Wrong options are refused here, not while drawing."""
+    _core.history_draw(_draws.options(mode, page_sizes, scheduler), lambda bound: 0)
+    return mode, page_sizes, scheduler
+
+
+def histories(
+    mode: _draws.Names | None = None,
+    page_sizes: _draws.Sizes | None = None,
+    **scheduler: Unpack[_draws.Scheduler],
+) -> st.SearchStrategy[list[Batch]]:
+    """A scheduler's legal steps, one after the other: requests join, grow, finish and are retracted, and those that
+    come take their slots. For builders whose buffers live from step to step. The simplest is one step of one request
     with one token.
 
-    mode             one or several: "decode", "extend", "target_verify", ...
-    page_sizes       one of them
-    max_context_len  tokens of a request; max_extend_len: new ones
-    shared_prefixes  requests with the same beginning share its pages
-    window_left      keys behind it are given back to the pool
-    topk, num_steps, num_draft_tokens, dllm_block, max_encoder_len  what the modes of speculation, diffusion, encoders need
-    steps            of the scheduler before this one, at most
+    mode        one or several: "decode", "extend", "target_verify", ...; steps of other modes are played, and left out
+    page_sizes  one or several
+    Both are what the test's marker says, if they are left out: @pytest.mark.metadata(modes="extend", page_sizes=[16]);
+    else decodes over pages of 1, 2 and 4 tokens. scheduler: see _draws.Scheduler; steps 12.
+
+    Where the environment has SHADOWGRAPH_CHOICES=3.0.1, only the history is drawn that these choices make.
     """
-    options = {
-        "modes": [mode] if isinstance(mode, str) else list(mode),
-        "page_sizes": list(page_sizes),
-        "max_requests": max_requests,
-        "max_context_len": max_context_len,
-        "max_extend_len": max_extend_len,
-        "prefix_cache": shared_prefixes,
-        "window_left": window_left,
-        "topk": topk,
-        "num_steps": num_steps,
-        "num_draft_tokens": num_draft_tokens,
-        "dllm_block": dllm_block,
-        "max_encoder_len": max_encoder_len,
-        "steps": steps,
-    }
-    _core.batch_draw(json.dumps(options), lambda bound: 0)  # wrong options are refused here, not while drawing
-    return _drawn(json.dumps(options))
+    return _history(*_checked(mode, page_sizes, {"steps": 12, **scheduler}))
+
+
+def batches(
+    mode: _draws.Names | None = None,
+    page_sizes: _draws.Sizes | None = None,
+    **scheduler: Unpack[_draws.Scheduler],
+) -> st.SearchStrategy[Batch]:
+    """Single steps: the last of a short history, so that slots are those of requests that came and went. Arguments are
+    those of histories; steps 3."""
+    return _batch(*_checked(mode, page_sizes, {"steps": 3, **scheduler}))

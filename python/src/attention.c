@@ -1,4 +1,4 @@
-/* Attention, merges, stores and copies. */
+/* Attention and its judge, merges, stores and copies. */
 #include <stdint.h>
 
 #include "core.h"
@@ -68,68 +68,72 @@ typedef struct {
   sg_params params;
   sg_terms terms;
   PyObject *out, *lse;
+  const DLTensor *judged_out, *judged_lse;
+  const char* arithmetic;
 } Attention;
 
 static const char* const ariths[] = {"portable", "fast", NULL};
 static const char* const alibis[] = {"linear", "distance", "sqrt", NULL};
 
 #define AT(member) offsetof(Attention, member)
-#define LAYER_ARGUMENTS                                                                          \
-  {"sm_scale", FLOAT, AT(params.sm_scale), true, NULL},                                          \
-      {"logits_soft_cap", FLOAT, AT(params.logits_soft_cap), false, NULL},                       \
-      {"causal", TRUTH, AT(params.causal), false, NULL},                                         \
-      {"window_left", INT, AT(params.window_left), false, NULL},                                 \
-      {"window_right", INT, AT(params.window_right), false, NULL},                               \
-      {"sinks", FLOATS, AT(params.sinks), false, NULL},                                          \
-      {"custom_mask", TENSOR, AT(params.mask), false, NULL},                                     \
-      {"mask_indptr", INT64S, AT(params.mask_indptr), false, NULL},                              \
-      {"mask_heads", INT, AT(terms.mask_heads), false, NULL},                                    \
-      {"lse_base2", TRUTH, AT(params.lse_base2), false, NULL},                                   \
-      {"lse_sink", TRUTH, AT(params.lse_sink), false, NULL},                                     \
-      {"arith", WORD, AT(params.arith), false, ariths},                                          \
-      {"num_threads", INT, AT(params.num_threads), false, NULL},                                 \
-      {"max_seqlen_q", INT, AT(params.max_seqlen_q), false, NULL},                               \
-      {"alibi", WORD, AT(terms.alibi), false, alibis},                                           \
-      {"alibi_slopes", FLOATS, AT(terms.alibi_slopes), false, NULL},                             \
-      {"key_bias", FLOATS, AT(terms.key_bias), false, NULL},                                     \
-      {"qq_bias", FLOATS, AT(terms.qq_bias), false, NULL},                                       \
-      {"relative_bias", FLOATS, AT(terms.relative_bias), false, NULL},                           \
-      {"temperature_len", INT, AT(terms.temperature_len), false, NULL},                          \
-      {"attention_chunk", INT, AT(terms.attention_chunk), false, NULL},                          \
-      {"chunk_lookback", INT, AT(terms.chunk_lookback), false, NULL},                            \
-      {"request_causal", TENSOR, AT(terms.request_causal), false, NULL},                         \
-      {"cache_leftpad", INT32S, AT(terms.cache_leftpad), false, NULL},                           \
-      {"bidirectional_ranges", INT32S, AT(terms.bidirectional_ranges), false, NULL},             \
-      {"bidirectional_indptr", INT32S, AT(terms.bidirectional_indptr), false, NULL},             \
-      {"k_scales", FLOATS, AT(terms.k_scales), false, NULL},                                     \
-      {"v_scales", FLOATS, AT(terms.v_scales), false, NULL},                                     \
-      {"q_scale", FLOAT, AT(terms.q_scale), false, NULL},                                        \
-      {"out_scale", FLOAT, AT(terms.out_scale), false, NULL},                                    \
-      {"seqused_q", INT32S, AT(terms.seqused_q), false, NULL},                                   \
-      {"seqused_k", INT32S, AT(terms.seqused_k), false, NULL}, {"dtype", DTYPE, 0, false, NULL}, \
-      {"kv_dtype", KV_DTYPE, 0, false, NULL}, {"out", OBJECT, AT(out), false, NULL}, {           \
-    "lse", OBJECT, AT(lse), false, NULL                                                          \
+#define LAYER_ARGUMENTS                                                                            \
+  {"sm_scale", FLOAT, AT(params.sm_scale), true, NULL},                                            \
+      {"logits_soft_cap", FLOAT, AT(params.logits_soft_cap), false, NULL},                         \
+      {"causal", TRUTH, AT(params.causal), false, NULL},                                           \
+      {"window_left", INT, AT(params.window_left), false, NULL},                                   \
+      {"window_right", INT, AT(params.window_right), false, NULL},                                 \
+      {"sinks", FLOATS, AT(params.sinks), false, NULL},                                            \
+      {"custom_mask", TENSOR, AT(params.mask), false, NULL},                                       \
+      {"mask_indptr", INT64S, AT(params.mask_indptr), false, NULL},                                \
+      {"mask_heads", INT, AT(terms.mask_heads), false, NULL},                                      \
+      {"lse_base2", TRUTH, AT(params.lse_base2), false, NULL},                                     \
+      {"lse_sink", TRUTH, AT(params.lse_sink), false, NULL},                                       \
+      {"arith", WORD, AT(params.arith), false, ariths},                                            \
+      {"num_threads", INT, AT(params.num_threads), false, NULL},                                   \
+      {"max_seqlen_q", INT, AT(params.max_seqlen_q), false, NULL},                                 \
+      {"alibi", WORD, AT(terms.alibi), false, alibis},                                             \
+      {"alibi_slopes", FLOATS, AT(terms.alibi_slopes), false, NULL},                               \
+      {"key_bias", FLOATS, AT(terms.key_bias), false, NULL},                                       \
+      {"qq_bias", FLOATS, AT(terms.qq_bias), false, NULL},                                         \
+      {"relative_bias", FLOATS, AT(terms.relative_bias), false, NULL},                             \
+      {"temperature_len", INT, AT(terms.temperature_len), false, NULL},                            \
+      {"attention_chunk", INT, AT(terms.attention_chunk), false, NULL},                            \
+      {"chunk_lookback", INT, AT(terms.chunk_lookback), false, NULL},                              \
+      {"request_causal", TENSOR, AT(terms.request_causal), false, NULL},                           \
+      {"cache_leftpad", INT32S, AT(terms.cache_leftpad), false, NULL},                             \
+      {"bidirectional_ranges", INT32S, AT(terms.bidirectional_ranges), false, NULL},               \
+      {"bidirectional_indptr", INT32S, AT(terms.bidirectional_indptr), false, NULL},               \
+      {"k_scales", FLOATS, AT(terms.k_scales), false, NULL},                                       \
+      {"v_scales", FLOATS, AT(terms.v_scales), false, NULL},                                       \
+      {"q_scale", FLOAT, AT(terms.q_scale), false, NULL},                                          \
+      {"out_scale", FLOAT, AT(terms.out_scale), false, NULL},                                      \
+      {"seqused_q", INT32S, AT(terms.seqused_q), false, NULL},                                     \
+      {"seqused_k", INT32S, AT(terms.seqused_k), false, NULL}, {"dtype", DTYPE, 0, false, NULL}, { \
+    "kv_dtype", KV_DTYPE, 0, false, NULL                                                           \
   }
+#define OUTPUTS \
+  {"out", OBJECT, AT(out), false, NULL}, { "lse", OBJECT, AT(lse), false, NULL }
+#define JUDGED                                                                                 \
+  {"out", VALUES, AT(judged_out), true, NULL}, {"lse", TENSOR, AT(judged_lse), false, NULL}, { \
+    "arithmetic", TEXT, AT(arithmetic), true, NULL                                             \
+  }
+#define PAGED_ARGUMENTS                                                      \
+  {"q", VALUES, AT(q), true, NULL}, {"cache", CACHE, AT(cache), true, NULL}, \
+      {"page_table", INT32S, AT(pages.page_table), false, NULL},             \
+      {"cache_seqlens", INT32S, AT(pages.cache_seqlens), false, NULL},       \
+      {"kv_indptr", INT32S, AT(pages.kv_indptr), false, NULL},               \
+      {"kv_indices", INT32S, AT(pages.kv_indices), false, NULL},             \
+      {"last_page_len", INT32S, AT(pages.last_page_len), false, NULL},       \
+      {"cu_seqlens_q", INT32S, AT(cu_seqlens_q), false, NULL}, LAYER_ARGUMENTS
+#define RAGGED_ARGUMENTS                                                                      \
+  {"q", VALUES, AT(q), true, NULL}, {"k", KEYS, AT(k), true, NULL},                           \
+      {"v", KEYS, AT(v), true, NULL}, {"cu_seqlens_q", INT32S, AT(cu_seqlens_q), true, NULL}, \
+      {"cu_seqlens_k", INT32S, AT(cu_seqlens_k), true, NULL}, LAYER_ARGUMENTS
 
-static const Argument paged_arguments[] = {
-    {"q", VALUES, AT(q), true, NULL},
-    {"cache", CACHE, AT(cache), true, NULL},
-    {"page_table", INT32S, AT(pages.page_table), false, NULL},
-    {"cache_seqlens", INT32S, AT(pages.cache_seqlens), false, NULL},
-    {"kv_indptr", INT32S, AT(pages.kv_indptr), false, NULL},
-    {"kv_indices", INT32S, AT(pages.kv_indices), false, NULL},
-    {"last_page_len", INT32S, AT(pages.last_page_len), false, NULL},
-    {"cu_seqlens_q", INT32S, AT(cu_seqlens_q), false, NULL},
-    LAYER_ARGUMENTS,
-};
-static const Argument ragged_arguments[] = {
-    {"q", VALUES, AT(q), true, NULL},
-    {"k", KEYS, AT(k), true, NULL},
-    {"v", KEYS, AT(v), true, NULL},
-    {"cu_seqlens_q", INT32S, AT(cu_seqlens_q), true, NULL},
-    {"cu_seqlens_k", INT32S, AT(cu_seqlens_k), true, NULL},
-    LAYER_ARGUMENTS,
-};
+static const Argument paged_arguments[] = {PAGED_ARGUMENTS, OUTPUTS};
+static const Argument ragged_arguments[] = {RAGGED_ARGUMENTS, OUTPUTS};
+static const Argument judged_paged_arguments[] = {PAGED_ARGUMENTS, JUDGED};
+static const Argument judged_ragged_arguments[] = {RAGGED_ARGUMENTS, JUDGED};
 #undef AT
 
 static sg_status run_paged(const void* members, DLTensor* out, DLTensor* lse, sg_report** report) {
@@ -142,6 +146,16 @@ static sg_status run_ragged(const void* members, DLTensor* out, DLTensor* lse, s
   const Attention* a = members;
   return sg_ragged_attention(a->q, a->k, a->v, a->cu_seqlens_q, a->cu_seqlens_k, &a->params, out,
                              lse, report);
+}
+
+static sg_status judge_paged_results(const Attention* a, sg_report** report) {
+  return sg_judge_paged(a->q, &a->cache, &a->pages, a->cu_seqlens_q, &a->params, a->judged_out,
+                        a->judged_lse, a->arithmetic, report);
+}
+
+static sg_status judge_ragged_results(const Attention* a, sg_report** report) {
+  return sg_judge_ragged(a->q, a->k, a->v, a->cu_seqlens_q, a->cu_seqlens_k, &a->params,
+                         a->judged_out, a->judged_lse, a->arithmetic, report);
 }
 
 /* The last axis of a tensor of so many; -1: it has another rank. */
@@ -160,14 +174,17 @@ static int64_t head_dim_vo(const Attention* a) {
   }
 }
 
+#define ATTENTION                                                             \
+  {                                                                           \
+    .cache = SG_CACHE_INIT, .pages = SG_PAGES_INIT, .params = SG_PARAMS_INIT, \
+    .terms = SG_TERMS_INIT                                                    \
+  }
+
 static PyObject* attend(Function* function, Run* run, PyObject* const* given, Py_ssize_t positional,
                         PyObject* names) {
   View views[MAX_VIEWS];
   Call call = CALL(views);
-  Attention a = {.cache = SG_CACHE_INIT,
-                 .pages = SG_PAGES_INIT,
-                 .params = SG_PARAMS_INIT,
-                 .terms = SG_TERMS_INIT};
+  Attention a = ATTENTION;
   PyObject* result = NULL;
   if (take_arguments(&call, function, &a, given, positional, names) &&
       settle_threads(&a.params.num_threads)) {
@@ -182,6 +199,40 @@ static PyObject* attend(Function* function, Run* run, PyObject* const* given, Py
   }
   call_clear(&call);
   return result;
+}
+
+/* What somebody else left of a call. */
+static PyObject* judge_results(Function* function,
+                               sg_status (*judge)(const Attention* a, sg_report** report),
+                               PyObject* const* given, Py_ssize_t positional, PyObject* names) {
+  View views[MAX_VIEWS];
+  Call call = CALL(views);
+  Attention a = ATTENTION;
+  PyObject* result = NULL;
+  if (take_arguments(&call, function, &a, given, positional, names)) {
+    a.params.terms = &a.terms;
+    sg_report* report = NULL;
+    PyThreadState* const released = PyEval_SaveThread();
+    const sg_status status = judge(&a, &report);
+    PyEval_RestoreThread(released);
+    result = verdict(call.function, status, report);
+  }
+  call_clear(&call);
+  return result;
+}
+
+FUNCTION(judge_paged, judged_paged_arguments, 2);
+static PyObject* call_judge_paged(PyObject* module, PyObject* const* given, Py_ssize_t positional,
+                                  PyObject* names) {
+  (void)module;
+  return judge_results(&judge_paged, judge_paged_results, given, positional, names);
+}
+
+FUNCTION(judge_ragged, judged_ragged_arguments, 5);
+static PyObject* call_judge_ragged(PyObject* module, PyObject* const* given, Py_ssize_t positional,
+                                   PyObject* names) {
+  (void)module;
+  return judge_results(&judge_ragged, judge_ragged_results, given, positional, names);
 }
 
 FUNCTION(paged_attention, paged_arguments, 2);
@@ -312,6 +363,6 @@ static PyObject* call_copy_kv(PyObject* module, PyObject* const* given, Py_ssize
 }
 
 PyMethodDef attention_functions[] = {
-    FAST(paged_attention), FAST(ragged_attention), FAST(merge_states),
-    FAST(store_kv),        FAST(copy_kv),          {NULL, NULL, 0, NULL},
+    FAST(paged_attention), FAST(ragged_attention), FAST(judge_paged), FAST(judge_ragged),
+    FAST(merge_states),    FAST(store_kv),         FAST(copy_kv),     {NULL, NULL, 0, NULL},
 };

@@ -19,6 +19,17 @@ PyObject* report_handle(sg_report* report) {
   return handle;
 }
 
+void* handle_of(PyObject* object, const char* name) {
+  if (PyCapsule_IsValid(object, name)) return PyCapsule_GetPointer(object, name);
+  PyErr_Format(PyExc_TypeError, "a %R is no handle of a %s", (PyObject*)Py_TYPE(object), name);
+  return NULL;
+}
+
+bool report_of(PyObject* handle, sg_report** report) {
+  *report = handle == Py_None ? NULL : handle_of(handle, report_name);
+  return handle == Py_None || *report != NULL;
+}
+
 /* Sets ShadowgraphError, made of the findings. */
 static void raise_findings(sg_report* report) {
   PyObject* handle = report_handle(report);
@@ -186,6 +197,7 @@ PyMODINIT_FUNC PyInit__core(void) {
   PyObject* module = tensors_init() ? PyModule_Create(&definition) : NULL;
   if (module == NULL) return NULL;
   if (PyModule_AddFunctions(module, attention_functions) != 0 ||
+      PyModule_AddFunctions(module, batch_functions) != 0 ||
       PyModule_AddFunctions(module, judge_functions) != 0 || !meet_the_system(module))
     Py_CLEAR(module);
   return module;

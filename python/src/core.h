@@ -7,6 +7,11 @@
 #include "shadowgraph.h"
 
 extern const char report_name[]; /* of the capsules that hold an sg_report */
+extern const char batch_name[];
+/* A handle's pointer; NULL: an exception is set. */
+void* handle_of(PyObject* object, const char* name);
+/* False: an exception is set. None is the report NULL. */
+bool report_of(PyObject* handle, sg_report** report);
 /* None for NULL. The report is the handle's, or gone. */
 PyObject* report_handle(sg_report* report);
 /* True of SG_OK. Else an exception is set. The report is gone. */
@@ -29,6 +34,6 @@ bool settle_threads(int32_t* num_threads);
 #define FAST(name) \
   { #name, (PyCFunction)(void (*)(void))call_##name, METH_FASTCALL | METH_KEYWORDS, NULL }
 
-extern PyMethodDef attention_functions[], judge_functions[];
+extern PyMethodDef attention_functions[], batch_functions[], judge_functions[];
 
 #endif /* SHADOWGRAPH_PYTHON_CORE_H_ */

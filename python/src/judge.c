@@ -1,157 +1,11 @@
-/* Batches, their judge, recorded steps and reports. */
+/* The judge, recorded steps and reports. */
 #include <stdint.h>
 
 #include "core.h"
 
-static const char batch_name[] = "shadowgraph.batch", step_name[] = "shadowgraph.step";
+static const char step_name[] = "shadowgraph.step";
 
-static void free_batch(PyObject* capsule) {
-  sg_batch_free(PyCapsule_GetPointer(capsule, batch_name));
-}
 static void free_step(PyObject* capsule) { sg_step_free(PyCapsule_GetPointer(capsule, step_name)); }
-
-/* Batches. */
-
-static const char* const kinds[] = {"usual", "full", "prefix", NULL};
-
-#define AT(member) offsetof(sg_batch_params, member)
-static const Argument batch_arguments[] = {
-    {"mode", TEXT, AT(mode), true, NULL},
-    {"page_size", INT, AT(page_size), false, NULL},
-    {"pool_pages", INT, AT(pool_pages), false, NULL},
-    {"req_to_token", INT64S, AT(req_to_token), false, NULL},
-    {"req_pool_indices", INT64S, AT(req_pool_indices), false, NULL},
-    {"seq_lens", INT64S, AT(seq_lens), false, NULL},
-    {"key_indptr", INT64S, AT(key_indptr), false, NULL},
-    {"keys", INT64S, AT(keys), false, NULL},
-    {"q_lens", INT64S, AT(q_lens), false, NULL},
-    {"out_cache_loc", INT64S, AT(out_cache_loc), false, NULL},
-    {"positions", INT64S, AT(positions), false, NULL},
-    {"orig_seq_lens", INT64S, AT(orig_seq_lens), false, NULL},
-    {"encoder_lens", INT64S, AT(encoder_lens), false, NULL},
-    {"full_to_swa", INT64S, AT(full_to_swa), false, NULL},
-    {"custom_mask", INT64S, AT(custom_mask), false, NULL},
-    {"seq_lens_kind", WORD, AT(seq_lens_kind), false, kinds},
-    {"topk", INT, AT(topk), false, NULL},
-    {"num_steps", INT, AT(num_steps), false, NULL},
-    {"num_draft_tokens", INT, AT(num_draft_tokens), false, NULL},
-    {"draft_step", INT, AT(draft_step), false, NULL},
-};
-#undef AT
-
-static PyObject* batch_handle(sg_batch* batch) {
-  PyObject* handle = PyCapsule_New(batch, batch_name, free_batch);
-  if (handle == NULL) sg_batch_free(batch);
-  return handle;
-}
-
-FUNCTION(batch_new, batch_arguments, 1);
-static PyObject* call_batch_new(PyObject* module, PyObject* const* given, Py_ssize_t positional,
-                                PyObject* names) {
-  (void)module;
-  View views[16];
-  Call call = CALL(views);
-  sg_batch_params params = SG_BATCH_INIT;
-  sg_batch* batch = NULL;
-  bool good = take_arguments(&call, &batch_new, &params, given, positional, names);
-  if (good) {
-    sg_report* report = NULL;
-    PyThreadState* const released = PyEval_SaveThread();
-    const sg_status status = sg_batch_new(&params, &batch, &report);
-    PyEval_RestoreThread(released);
-    good = succeeded(call.function, status, report);
-  }
-  call_clear(&call);
-  return good ? batch_handle(batch) : NULL;
-}
-
-typedef struct {
-  PyObject* choose;
-  bool failed;
-} Chooser;
-
-/* After a failure 0, the simplest choice: the batch is made soon, and thrown away. */
-static uint32_t choose(void* context, uint32_t bound) {
-  Chooser* chooser = context;
-  if (chooser->failed) return 0;
-  PyObject* number = PyObject_CallFunction(chooser->choose, "k", (unsigned long)bound);
-  const long long value = number == NULL ? -1 : PyLong_AsLongLong(number);
-  Py_XDECREF(number);
-  if (!PyErr_Occurred() && (value < 0 || value >= bound))
-    PyErr_Format(PyExc_ValueError, "batch_draw: choose(%lu) is %lld", (unsigned long)bound, value);
-  chooser->failed = PyErr_Occurred() != NULL;
-  return chooser->failed ? 0 : (uint32_t)value;
-}
-
-static PyObject* batch_draw(PyObject* module, PyObject* arguments) {
-  (void)module;
-  const char* options;
-  Chooser chooser = {NULL, false};
-  if (!PyArg_ParseTuple(arguments, "zO:batch_draw", &options, &chooser.choose)) return NULL;
-  sg_batch* batch = NULL;
-  sg_report* report = NULL;
-  const sg_status status = sg_batch_draw(options, choose, &chooser, &batch, &report);
-  if (chooser.failed) {
-    sg_batch_free(batch), sg_report_free(report);
-    return NULL;
-  }
-  if (!succeeded("batch_draw", status, report)) return NULL;
-  return batch == NULL ? Py_NewRef(Py_None) : batch_handle(batch);
-}
-
-/* A handle's pointer; NULL: an exception is set. */
-static void* handle_of(PyObject* object, const char* name) {
-  if (PyCapsule_IsValid(object, name)) return PyCapsule_GetPointer(object, name);
-  PyErr_Format(PyExc_TypeError, "a %R is no handle of a %s", (PyObject*)Py_TYPE(object), name);
-  return NULL;
-}
-
-static PyObject* batch_mode(PyObject* module, PyObject* handle) {
-  (void)module;
-  const sg_batch* batch = handle_of(handle, batch_name);
-  return batch == NULL ? NULL : PyUnicode_FromString(sg_batch_mode(batch));
-}
-
-static PyObject* batch_text(PyObject* module, PyObject* handle) {
-  (void)module;
-  const sg_batch* batch = handle_of(handle, batch_name);
-  return batch == NULL ? NULL : PyUnicode_FromString(sg_batch_text(batch));
-}
-
-static PyObject* batch_number(PyObject* module, PyObject* arguments) {
-  (void)module;
-  PyObject* handle;
-  const char* name;
-  if (!PyArg_ParseTuple(arguments, "Os:batch_number", &handle, &name)) return NULL;
-  const sg_batch* batch = handle_of(handle, batch_name);
-  int64_t number = 0;
-  if (batch == NULL || !succeeded("batch_number", sg_batch_number(batch, name, &number), NULL))
-    return NULL;
-  return PyLong_FromLongLong(number);
-}
-
-static PyObject* batch_array(PyObject* module, PyObject* arguments) {
-  (void)module;
-  PyObject* handle;
-  const char* name;
-  if (!PyArg_ParseTuple(arguments, "Os:batch_array", &handle, &name)) return NULL;
-  const sg_batch* batch = handle_of(handle, batch_name);
-  DLTensor t;
-  if (batch == NULL || !succeeded("batch_array", sg_batch_array(batch, name, &t), NULL))
-    return NULL;
-  const int64_t count = t.shape[0] * (t.ndim == 2 ? t.shape[1] : 1), bytes = t.dtype.bits / 8;
-  const char* format = bytes == 8 ? "q" : bytes == 4 ? "i" : "B";
-  PyObject* copy = PyBytes_FromStringAndSize(t.data, count * bytes);
-  PyObject* flat = copy == NULL ? NULL : PyMemoryView_FromObject(copy);
-  PyObject* array = NULL;
-  if (flat != NULL)
-    array = t.ndim == 2 && count > 0
-                ? PyObject_CallMethod(flat, "cast", "s(nn)", format, (Py_ssize_t)t.shape[0],
-                                      (Py_ssize_t)t.shape[1])
-                : PyObject_CallMethod(flat, "cast", "s", format);
-  Py_XDECREF(copy), Py_XDECREF(flat);
-  return array;
-}
 
 /* The judge. */
 
@@ -394,12 +248,6 @@ static PyObject* step_line(PyObject* module, PyObject* handle) {
 
 /* Reports. */
 
-/* False: an exception is set. None is the report NULL. */
-static bool report_of(PyObject* handle, sg_report** report) {
-  *report = handle == Py_None ? NULL : handle_of(handle, report_name);
-  return handle == Py_None || *report != NULL;
-}
-
 /* None for -1. */
 static PyObject* place(int64_t number) {
   return number < 0 ? Py_NewRef(Py_None) : PyLong_FromLongLong(number);
@@ -415,8 +263,9 @@ static PyObject* report_findings(PyObject* module, PyObject* handle) {
     sg_finding f = SG_FINDING_INIT;
     PyObject* finding = NULL;
     if (succeeded("report_findings", sg_report_get(report, i, &f), NULL))
-      finding = Py_BuildValue("(ssssssssssNN)", f.id, f.title, f.mend, f.field, f.index, f.expected,
-                              f.got, f.refs, f.text, f.severity, place(f.row), place(f.col));
+      finding =
+          Py_BuildValue("(ssssssssssNNs)", f.id, f.title, f.mend, f.field, f.index, f.expected,
+                        f.got, f.refs, f.text, f.severity, place(f.row), place(f.col), f.diagnosis);
     if (finding == NULL || PyList_Append(all, finding) != 0) Py_CLEAR(all);
     Py_XDECREF(finding);
   }
@@ -476,12 +325,6 @@ static PyObject* report_text(PyObject* module, PyObject* arguments) {
 }
 
 PyMethodDef judge_functions[] = {
-    FAST(batch_new),
-    {"batch_draw", batch_draw, METH_VARARGS, NULL},
-    {"batch_mode", batch_mode, METH_O, NULL},
-    {"batch_text", batch_text, METH_O, NULL},
-    {"batch_number", batch_number, METH_VARARGS, NULL},
-    {"batch_array", batch_array, METH_VARARGS, NULL},
     FAST(check),
     {"step_new", step_new, METH_VARARGS, NULL},
     {"step_id", step_id, METH_VARARGS, NULL},

@@ -7,8 +7,12 @@
 #include <string>
 
 #include "attn/lse.h"
+#include "attn/validate/validate.h"
 #include "c_api/errors.h"
 #include "c_api/tensors.h"
+#include "check/bounds/declared.h"
+#include "check/mistakes/call_scene.h"
+#include "check/mistakes/diagnose.h"
 
 namespace shadowgraph::c_api {
 namespace {
@@ -187,6 +191,94 @@ void check_columns(const PagedAttention& call, const TableRows& rows, Status* st
   }
 }
 
+/// A call as it was read, and what is wrong with its tensors.
+template <class Call>
+struct Asked {
+  Status status;
+  Layer layer;
+  Call call;
+};
+
+/// False: a struct is wrong (SG_USAGE).
+bool read_call(const DLTensor* q, const sg_cache* cache, const sg_pages* pages,
+               const DLTensor* cu_seqlens_q, const sg_params* params, const DLTensor* out,
+               const DLTensor* lse, Asked<PagedAttention>* asked) {
+  TensorReader reader(&asked->status);
+  PagedAttention& call = asked->call;
+  TableRows rows;
+  if (!read_layer(params, reader, &asked->layer) || !read_cache("", cache, reader, &call.cache) ||
+      !read_pages(pages, reader, &call.pages, &rows))
+    return false;
+  call.q = reader.need("q", q, 3);
+  call.cu_seqlens_q = reader.list<int32_t>("cu_seqlens_q", cu_seqlens_q, 1);
+  call.out = reader.need("out", out, 3);
+  call.lse = NaturalLse(reader.may("lse", lse, 2));
+  if (!reader.ok()) return true;
+  take_layer(asked->layer, call.cache.num_kv_heads, call.cache.v.head_dim, &call);
+  check_columns(call, rows, &asked->status);
+  return true;
+}
+
+bool read_call(const DLTensor* q, const DLTensor* k, const DLTensor* v,
+               const DLTensor* cu_seqlens_q, const DLTensor* cu_seqlens_k, const sg_params* params,
+               const DLTensor* out, const DLTensor* lse, Asked<RaggedAttention>* asked) {
+  TensorReader reader(&asked->status);
+  RaggedAttention& call = asked->call;
+  if (!read_layer(params, reader, &asked->layer)) return false;
+  call.q = reader.need("q", q, 3);
+  call.k = reader.need("k", k, 3), call.v = reader.need("v", v, 3);
+  call.cu_seqlens_q = reader.need_list<int32_t>("cu_seqlens_q", cu_seqlens_q);
+  call.cu_seqlens_k = reader.need_list<int32_t>("cu_seqlens_k", cu_seqlens_k);
+  call.out = reader.need("out", out, 3);
+  call.lse = NaturalLse(reader.may("lse", lse, 2));
+  const auto size = [](int64_t n) { return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX)); };
+  if (reader.ok()) take_layer(asked->layer, size(call.k.shape[1]), size(call.v.shape[2]), &call);
+  return true;
+}
+
+Status compute(const PagedAttention& call) { return attention_with_kvcache(call); }
+Status compute(const RaggedAttention& call) { return attention_varlen(call); }
+
+template <class Call>
+sg_status run(Asked<Call>* asked, sg_report** report) {
+  if (asked->status.ok()) asked->status = compute(asked->call);
+  if (asked->status.ok()) rebase_lse(asked->layer, asked->call);
+  return hand_out(asked->status, SG_BAD_INPUT, report);
+}
+
+/// "query 2 of request 1": whose row of q it is.
+std::string request_of(std::span<const int32_t> cu_seqlens_q, int64_t row) {
+  if (cu_seqlens_q.empty()) return "request " + std::to_string(row);
+  const auto behind = std::ranges::upper_bound(cu_seqlens_q, row);
+  const auto request = behind - cu_seqlens_q.begin() - 1;
+  return "query " + std::to_string(row - behind[-1]) + " of request " + std::to_string(request);
+}
+
+/// What stands in out and lse is somebody else's.
+template <class Call>
+sg_status judge_results(Asked<Call>* asked, const char* name, sg_report** report) {
+  const Call& call = asked->call;
+  if (asked->status.ok()) asked->status = validate(call);
+  const Arithmetic* arithmetic = find_arithmetic(name);
+  if (arithmetic == nullptr)
+    asked->status.add(make_finding("test.options", at("arithmetic"),
+                                   "a name of `shadowgraph list arithmetics`", name));
+  if (!asked->status.ok()) return hand_out(asked->status, SG_BAD_INPUT, report);
+  const Result result = {call.out, call.lse.tensor,
+                         asked->layer.lse_base2 ? LseBase::kLog2 : LseBase::kNatural,
+                         call.options.lse_sink};
+  const JudgeOptions how{"num.bound", "num.lse_bound", true};
+  Judgement judged = judge(AnyCall(call), result, *arithmetic, how);
+  if (judged.findings.ok()) return SG_OK;
+  const CallScene scene(call);
+  const std::vector<Explanation> known = diagnose(scene.scene(), result, *arithmetic);
+  for (Finding& f : judged.findings.findings()) {
+    f.diagnosis = known;
+    if (f.where.row) f.got += ", of " + request_of(call.cu_seqlens_q, *f.where.row);
+  }
+  return hand_out(judged.findings, SG_FINDINGS, report);
+}
+
 template <LseBase Base>
 Status merged(const TensorView& v, const TensorView& s, const TensorView& out,
               const TensorView& lse) {
@@ -218,25 +310,9 @@ sg_status sg_paged_attention(const DLTensor* q, const sg_cache* cache, const sg_
                              const DLTensor* cu_seqlens_q, const sg_params* params, DLTensor* out,
                              DLTensor* lse, sg_report** report) {
   return guarded(report, [&]() -> sg_status {
-    Status status;
-    TensorReader reader(&status);
-    Layer layer;
-    PagedAttention call;
-    TableRows rows;
-    if (!read_layer(params, reader, &layer) || !read_cache("", cache, reader, &call.cache) ||
-        !read_pages(pages, reader, &call.pages, &rows))
-      return SG_USAGE;
-    call.q = reader.need("q", q, 3);
-    call.cu_seqlens_q = reader.list<int32_t>("cu_seqlens_q", cu_seqlens_q, 1);
-    call.out = reader.need("out", out, 3);
-    call.lse = NaturalLse(reader.may("lse", lse, 2));
-    if (status.ok()) {
-      take_layer(layer, call.cache.num_kv_heads, call.cache.v.head_dim, &call);
-      check_columns(call, rows, &status);
-    }
-    if (status.ok()) status = attention_with_kvcache(call);
-    if (status.ok()) rebase_lse(layer, call);
-    return hand_out(status, SG_BAD_INPUT, report);
+    Asked<PagedAttention> asked;
+    if (!read_call(q, cache, pages, cu_seqlens_q, params, out, lse, &asked)) return SG_USAGE;
+    return run(&asked, report);
   });
 }
 
@@ -245,26 +321,32 @@ sg_status sg_ragged_attention(const DLTensor* q, const DLTensor* k, const DLTens
                               const sg_params* params, DLTensor* out, DLTensor* lse,
                               sg_report** report) {
   return guarded(report, [&]() -> sg_status {
-    Status status;
-    TensorReader reader(&status);
-    Layer layer;
-    if (!read_layer(params, reader, &layer)) return SG_USAGE;
-    RaggedAttention call;
-    call.q = reader.need("q", q, 3);
-    call.k = reader.need("k", k, 3), call.v = reader.need("v", v, 3);
-    call.cu_seqlens_q = reader.need_list<int32_t>("cu_seqlens_q", cu_seqlens_q);
-    call.cu_seqlens_k = reader.need_list<int32_t>("cu_seqlens_k", cu_seqlens_k);
-    call.out = reader.need("out", out, 3);
-    call.lse = NaturalLse(reader.may("lse", lse, 2));
-    if (status.ok()) {
-      const auto size = [](int64_t n) {
-        return static_cast<int32_t>(std::min<int64_t>(n, INT32_MAX));
-      };
-      take_layer(layer, size(call.k.shape[1]), size(call.v.shape[2]), &call);
-      status = attention_varlen(call);
-    }
-    if (status.ok()) rebase_lse(layer, call);
-    return hand_out(status, SG_BAD_INPUT, report);
+    Asked<RaggedAttention> asked;
+    if (!read_call(q, k, v, cu_seqlens_q, cu_seqlens_k, params, out, lse, &asked)) return SG_USAGE;
+    return run(&asked, report);
+  });
+}
+
+sg_status sg_judge_paged(const DLTensor* q, const sg_cache* cache, const sg_pages* pages,
+                         const DLTensor* cu_seqlens_q, const sg_params* params, const DLTensor* out,
+                         const DLTensor* lse, const char* arithmetic, sg_report** report) {
+  return guarded(report, [&]() -> sg_status {
+    if (arithmetic == nullptr) return fail(SG_USAGE, "arithmetic is NULL");
+    Asked<PagedAttention> asked;
+    if (!read_call(q, cache, pages, cu_seqlens_q, params, out, lse, &asked)) return SG_USAGE;
+    return judge_results(&asked, arithmetic, report);
+  });
+}
+
+sg_status sg_judge_ragged(const DLTensor* q, const DLTensor* k, const DLTensor* v,
+                          const DLTensor* cu_seqlens_q, const DLTensor* cu_seqlens_k,
+                          const sg_params* params, const DLTensor* out, const DLTensor* lse,
+                          const char* arithmetic, sg_report** report) {
+  return guarded(report, [&]() -> sg_status {
+    if (arithmetic == nullptr) return fail(SG_USAGE, "arithmetic is NULL");
+    Asked<RaggedAttention> asked;
+    if (!read_call(q, k, v, cu_seqlens_q, cu_seqlens_k, params, out, lse, &asked)) return SG_USAGE;
+    return judge_results(&asked, arithmetic, report);
   });
 }
 

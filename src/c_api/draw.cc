@@ -1,22 +1,34 @@
-// sg_history, sg_batch_draw: the generator of property tests, fed by a caller's choices.
+// sg_history, sg_batch_draw: the generator of property tests, fed by a caller's choices;
+// sg_property_check: such a test.
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "c_api/batch.h"
 #include "c_api/errors.h"
+#include "c_api/report.h"
 #include "core/laws.h"
 #include "core/nearest.h"
 #include "io/strict_json.h"
 #include "testing/generate.h"
 #include "testing/steps.h"
 
-/// The steps of a scheduler. The state refers to its neighbours, so it stays where it is.
+/// The steps of a scheduler: drawn by its caller, or those of a property test.
 struct sg_history {
-  sg_history(shadowgraph::testing::Options of, shadowgraph::Choices::Chooser choose, void* context)
-      : options(std::move(of)), choices(choose, context) {}
-  sg_history(const sg_history&) = delete;
-  sg_history& operator=(const sg_history&) = delete;
+  /// The state refers to its neighbours, so it stays where it is.
+  struct Drawn {
+    Drawn(shadowgraph::testing::Options of, shadowgraph::Choices::Chooser choose, void* context)
+        : options(std::move(of)), choices(choose, context) {}
+    Drawn(const Drawn&) = delete;
+    Drawn& operator=(const Drawn&) = delete;
+
+    shadowgraph::testing::Options options;
+    shadowgraph::Choices choices;
+    shadowgraph::testing::Steps::State state{options, choices};
+  };
+
+  explicit sg_history(std::unique_ptr<Drawn> of) : drawn(std::move(of)), state(drawn->state) {}
+  explicit sg_history(shadowgraph::testing::Steps& steps) : state(steps.state()) {}
 
   /// null: the history is over.
   std::unique_ptr<sg_batch> next() {
@@ -30,9 +42,8 @@ struct sg_history {
     return newest;
   }
 
-  shadowgraph::testing::Options options;
-  shadowgraph::Choices choices;
-  shadowgraph::testing::Steps::State state{options, choices};
+  std::unique_ptr<Drawn> drawn;
+  shadowgraph::testing::Steps::State& state;
 };
 
 namespace shadowgraph::c_api {
@@ -56,10 +67,13 @@ constexpr NumberKey kNumbers[] = {
     {"steps", &testing::Options::steps},
 };
 
+/// Whether options may say how a property test runs, too.
+enum class Reads : uint8_t { kHistories, kPropertyTest };
+
 /// Reads a JSON object into options; what it does not say stays.
 class OptionsReader {
  public:
-  explicit OptionsReader(testing::Options* options) : options_(*options) {}
+  OptionsReader(Reads reads, testing::Options* options) : reads_(reads), options_(*options) {}
 
   Status read(const char* text) {
     if (text == nullptr || *text == 0) return {};
@@ -94,6 +108,7 @@ class OptionsReader {
     }
     if (key == "modes") return read_modes(value);
     if (key == "page_sizes") return read_page_sizes(value);
+    if (reads_ == Reads::kPropertyTest && read_repetition(key, value)) return;
     if (key != "prefix_cache")
       return refuse(key, "an option of shadowgraph.h", "unknown" + meant(key));
     if (const bool* truth = value.as<bool>())
@@ -102,8 +117,29 @@ class OptionsReader {
       refuse(key, "true or false", value.describe());
   }
 
-  static std::string meant(const std::string& key) {
+  /// False: no such key.
+  bool read_repetition(const std::string& key, const JsonValue& value) {
+    int32_t n = 0;
+    if (key == "histories") {
+      if (number(key, value, &n)) options_.histories = n;
+    } else if (key == "seed") {
+      if (number(key, value, &n)) options_.seed = static_cast<uint64_t>(n);
+    } else if (key == "choices" || key == "command") {
+      const auto* text = value.as<std::string>();
+      if (text == nullptr)
+        refuse(key, "a text", value.describe());
+      else
+        (key == "choices" ? options_.choices : options_.command) = *text;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  std::string meant(const std::string& key) const {
     std::vector<std::string> names = {"modes", "page_sizes", "prefix_cache"};
+    if (reads_ == Reads::kPropertyTest)
+      names.insert(names.end(), {"histories", "seed", "choices", "command"});
     for (const NumberKey& known : kNumbers) names.emplace_back(known.name);
     return did_you_mean(key, names);
   }
@@ -132,6 +168,7 @@ class OptionsReader {
     }
   }
 
+  Reads reads_;
   testing::Options& options_;
   Status status_;
 };
@@ -140,9 +177,11 @@ class OptionsReader {
 Status make_history(const char* text, Choices::Chooser choose, void* context,
                     std::unique_ptr<sg_history>* history) {
   testing::Options options;
-  Status status = OptionsReader(&options).read(text);
+  Status status = OptionsReader(Reads::kHistories, &options).read(text);
   if (status.ok()) status = testing::validate(options);
-  if (status.ok()) *history = std::make_unique<sg_history>(options, choose, context);
+  if (status.ok())
+    *history =
+        std::make_unique<sg_history>(std::make_unique<sg_history::Drawn>(options, choose, context));
   return status;
 }
 
@@ -175,7 +214,32 @@ sg_status sg_history_next(sg_history* history, sg_batch** batch) {
   });
 }
 
+sg_status sg_history_expect(sg_history* history, const sg_report* findings) {
+  return guarded(nullptr, [&]() -> sg_status {
+    if (history == nullptr) return fail(SG_USAGE, "history is NULL");
+    if (findings == nullptr) return SG_OK;
+    for (const Finding& finding : findings->report.findings) history->state.findings.add(finding);
+    return SG_OK;
+  });
+}
+
 void sg_history_free(sg_history* history) { delete history; }
+
+sg_status sg_property_check(const char* options, void (*property)(void*, sg_history*),
+                            void* context, sg_report** report) {
+  return guarded(report, [&]() -> sg_status {
+    if (property == nullptr) return fail(SG_USAGE, "property is NULL");
+    testing::Options read;
+    Status refused = OptionsReader(Reads::kPropertyTest, &read).read(options);
+    if (refused.ok()) refused = testing::validate(read);
+    if (!refused.ok()) return hand_out(refused, SG_BAD_INPUT, report);
+    const Status status = testing::check(read, [&](testing::Steps& steps) {
+      sg_history history(steps);
+      property(context, &history);
+    });
+    return hand_out_verdict(status, report);
+  });
+}
 
 sg_status sg_batch_draw(const char* options, uint32_t (*choose)(void*, uint32_t), void* context,
                         sg_batch** batch, sg_report** report) {

@@ -29,8 +29,11 @@ std::string joined(std::span<const std::string> refs) {
 
 sg_report::Words words_of(const Finding& f) {
   const Law* law = find_law(f.id);
+  std::string diagnosis;
+  for (const Explanation& e : f.diagnosis)
+    diagnosis += (diagnosis.empty() ? "" : "\n") + e.to_string();
   return {law == nullptr ? "" : std::string(law->mend), f.where.index(), joined(f.refs),
-          f.to_string()};
+          f.to_string(), std::move(diagnosis)};
 }
 
 }  // namespace
@@ -121,7 +124,8 @@ sg_status sg_report_get(const sg_report* report, int64_t i, sg_finding* out) {
                             .text = words.text.c_str(),
                             .severity = name_of(f.severity),
                             .row = f.where.row.value_or(-1),
-                            .col = f.where.col.value_or(-1)};
+                            .col = f.where.col.value_or(-1),
+                            .diagnosis = words.diagnosis.c_str()};
   std::memcpy(out, &found, std::min(out->struct_size, sizeof found));
   return SG_OK;
 }

@@ -12,7 +12,7 @@
 /// Texts that were made are kept, since their caller holds on to them.
 struct sg_report {
   struct Words {
-    std::string mend, index, refs, text;
+    std::string mend, index, refs, text, diagnosis;
   };
 
   explicit sg_report(std::span<const shadowgraph::Finding> findings = {});

@@ -82,8 +82,7 @@ MODES = ["extend", "decode", "mixed", "target_verify", "draft_extend", "draft_ex
 def test_repr_of_every_drawn_batch_evaluates(options):
     shown = set()
     for seed in range(200):
-        handle = _core.batch_draw(json.dumps(options), random.Random(seed).randrange)
-        if handle is not None:
+        for handle in _core.history_draw(json.dumps(options | {"steps": 6}), random.Random(seed).randrange):
             batch = Batch._of(handle)
             assert eval(repr(batch)) == batch
             shown.add(batch.mode)
@@ -197,11 +196,11 @@ def test_a_report_has_the_forms_of_the_program():
     assert sg.Report(None).ok and "clean" in sg.Report(None).to("text")
 
 
-def test_choices_draw_batches():
+def test_choices_draw_histories():
     options = json.dumps({"modes": ["decode"], "page_sizes": [2]})
-    drawn = _core.batch_draw(options, lambda bound: bound // 2)
-    batch = Batch._of(drawn)
-    assert batch.mode == "decode" and batch.page_size == 2 and batch.kv_lens == [23] and eval(repr(batch)) == batch
+    steps = [Batch._of(handle) for handle in _core.history_draw(options, lambda bound: bound // 2)]
+    batch = steps[-1]
+    assert len(steps) > 1 and batch.mode == "decode" and batch.page_size == 2 and batch.kv_lens == [23] and eval(repr(batch)) == batch
     assert sg.check(batch, kv_lens=batch.kv_lens).ok
     calls = []
 
@@ -210,12 +209,12 @@ def test_choices_draw_batches():
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        _core.batch_draw(options, fails)
+        _core.history_draw(options, fails)
     assert len(calls) == 1
     with pytest.raises(ValueError, match=r"choose\(\d+\) is \d+"):
-        _core.batch_draw(options, lambda bound: bound)
+        _core.history_draw(options, lambda bound: bound)
     with pytest.raises(sg.ShadowgraphError, match="test.options: page_sizes"):
-        _core.batch_draw('{"page_sizes": 3}', lambda bound: 0)
+        _core.history_draw('{"page_sizes": 3}', lambda bound: 0)
 
 
 def line(lens):
