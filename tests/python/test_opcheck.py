@@ -10,6 +10,7 @@ from problems import paged, ragged
 import shadowgraph as sg
 
 CHECKS = ["shape", "bound", "memory", "batch", "padding", "graph"]
+OF_TORCH = ["shape", "bound", "memory", "graph"]  # whose sums may depend on the batch
 
 
 def tensors(numbers):
@@ -51,7 +52,7 @@ def test_the_twin_passes():
 
 
 def test_a_kernel_of_plain_torch_passes_graphs_too():
-    assert sg.opcheck(plain, [decode()]) == dict.fromkeys(CHECKS, "passed")
+    assert sg.opcheck(plain, [decode()], checks=OF_TORCH) == dict.fromkeys(OF_TORCH, "passed")
 
 
 def test_drop_ins_pass_graphs_too():
@@ -69,7 +70,7 @@ def test_outputs_may_be_the_callers():
     def kernel(q, cache, page_table, cache_seqlens, sm_scale, out, lse):
         out[:], lse[:] = plain(q, cache, page_table, cache_seqlens, sm_scale)
 
-    assert sg.opcheck(kernel, [decode()]) == dict.fromkeys(CHECKS, "passed")
+    assert sg.opcheck(kernel, [decode()], checks=OF_TORCH) == dict.fromkeys(OF_TORCH, "passed")
 
 
 def behind(tensor):
