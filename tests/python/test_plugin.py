@@ -173,7 +173,7 @@ def test_what_an_engine_did_fails_its_test(pytester, workers):
     run.assert_outcomes(passed=2, failed=3)
     text = run.stdout.str()
     assert "\nlen.kv_extent: step1: kv_lens[0] is 2" in text and "_shadowgraph_pytest.py" not in text
-    assert "\ntest.nothing: engine_recorder is none: sglang: sglang." in text
+    assert "\ntest.nothing: engine_recorder is none: " in text and " sglang: sglang." in text
     assert "assert 1 == 2" in text and "kv_lens[1] is 2" in text  # beside the test's own failure
     found = {f["case"].rpartition("::")[2]: f["id"] for f in json.loads((pytester.path / "out.json").read_text())["findings"]}
     assert found == {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import functools
 
 from .. import _core
 from .._flash import KV, attend, merge_two, options, paged
@@ -98,7 +97,7 @@ def _bidirectional(mm_prefix_range, batch):
     if mm_prefix_range is None:
         return {}
     expect("mm_prefix_range", mm_prefix_range, batch, None, 2)
-    return {f"bidirectional_{name}": functools.partial(_ranges, mm_prefix_range, name) for name in ("ranges", "indptr")}
+    return {f"bidirectional_{name}": (lambda name=name: _ranges(mm_prefix_range, name)) for name in ("ranges", "indptr")}
 
 
 def _ranges(mm_prefix_range, name):
