@@ -46,6 +46,22 @@ def _two_tables(*, cache: Cache, page_table: Any, cache_seqlens: Any, **rest: An
     )
 
 
+def _by_tokens(*, q: Any, cache: Cache, block_tables: Any, lens: Any, **rest: Any) -> None:
+    """paged_attention of rows that see the tokens block_tables [rows, k] of the pool, but for -1 and what is behind lens [rows]."""
+    import numpy
+
+    ids = host(block_tables).reshape(q.shape[0], -1)
+    used = ids != -1
+    if lens is not None:
+        used &= numpy.arange(ids.shape[1]) < host(lens).reshape(-1, 1)
+    counts = used.sum(1)
+    tokens = cache.k_cache.reshape(-1, 1, cache.k_cache.shape[-1])
+    _core.paged_attention(
+        q=q, cache=cache._replace(k_cache=tokens), kv_indptr=offsets(counts), kv_indices=ids[used].astype("int32"),
+        last_page_len=(counts > 0).astype("int32"), **rest,
+    )  # fmt: skip
+
+
 def _attend(
     query: Any, cache: Cache, head_dim_vo: int, block_tables: Any, seq_lens: Any, cu_seqlens_q: Any, shared: bool,
     scales: tuple[Any, Any], outputs: tuple[Any, Any, bool], out_dtype: Any, **terms: Any,
@@ -196,10 +212,11 @@ def trtllm_batch_decode_with_kv_cache_mla(
     use_fp16_softmax: Any = None,
 ) -> Any:
     """query [requests, q_len, H, kv_lora_rank + qk_rope_head_dim], or rows [.., H, ..] by cum_seq_lens_q; kv_cache
-    [pages, page_size, ..], or with an axis of 1 behind pages. LSE [rows, H]."""
+    [pages, page_size, ..], or with an axis of 1 behind pages. LSE [rows, H]. With sparse_mla_top_k block_tables has tokens of
+    the pool, page * page_size + offset, [requests, q_len, sparse_mla_top_k] or [rows, ..]; -1 is none."""
     call = "trtllm_batch_decode_with_kv_cache_mla"
     terms = layer(
-        call, sinks=sinks, sparse_mla_top_k=sparse_mla_top_k, sparse_mla_top_k_lens=sparse_mla_top_k_lens,
+        call, sinks=sinks, sparse_mla_top_k_lens=None if sparse_mla_top_k else sparse_mla_top_k_lens,
         skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor), enable_dcp=enable_dcp,
         cp_world=None if cp_world == 1 else cp_world, cp_rank=cp_rank, causal_seqlens_kv_global=causal_seqlens_kv_global,
     )  # fmt: skip
@@ -207,17 +224,28 @@ def trtllm_batch_decode_with_kv_cache_mla(
     if len(shape) == 4:
         q_len, query = shape[1], query.reshape(-1, *shape[2:])
     flat = out if out is None or len(out.shape) == 3 else out.reshape(-1, *out.shape[2:])
+    flat_lse = lse if lse is None or len(lse.shape) == 2 else lse.reshape(-1, lse.shape[2])
     if len(kv_cache.shape) == 4:
         kv_cache = kv_cache[:, 0]
     cache = Cache(kv_cache, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
-    result = _attend(
-        query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
-        _rows(query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), (flat, lse, return_lse), None,
-        causal=True, **terms,
-    )  # fmt: skip
+    outputs = flat, flat_lse, return_lse
+    if sparse_mla_top_k:
+        rows = (*shape[:-2], sparse_mla_top_k)
+        if tuple(block_tables.shape) not in (rows, (query.shape[0], sparse_mla_top_k)):
+            raise wrong("input.shape", "block_tables", f"{list(rows)}, sparse_mla_top_k tokens a query", str(list(block_tables.shape)))
+        result = attend(
+            _by_tokens, _NAMES | {"kv_indices": "block_tables"}, query, kv_lora_rank, outputs, cache=cache,
+            block_tables=block_tables, lens=sparse_mla_top_k_lens, sm_scale=product(bmm1_scale), out_scale=product(bmm2_scale),
+            **terms,
+        )  # fmt: skip
+    else:
+        result = _attend(
+            query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
+            _rows(query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), outputs, None, causal=True, **terms,
+        )  # fmt: skip
     made = result[0] if return_lse else result
     made = out if out is not None else made.reshape(*shape[:-1], kv_lora_rank)
-    return (made, result[1]) if return_lse else made
+    return (made, result[1] if lse is None else lse) if return_lse else made
 
 
 def _plain(call: str, out_dtype: Any) -> Any:
