@@ -112,6 +112,24 @@ def test_cutlass_latents_come_without_a_plan():
         wrapper.run(*parts, kv_len=pool.seq_lens, page_table=pool.table * 0 + 99)
 
 
+def test_trtllm_ragged():
+    pool, q = Pool(dtype=BF16, head_dim_vo=16), drawn(sum(Q_LENS), HEADS, DIM, dtype=BF16)
+    k, v, lens = torch.cat(pool.keys), torch.cat(pool.values), qo_indptr(LENS)
+    sizes = pool.seq_lens, 4, 9
+    call = lambda kv=lens, **more: flashinfer.prefill.trtllm_ragged_attention_deepseek(  # noqa: E731
+        q, k, v, None, *sizes, torch.tensor(0.3), 2.0, -1.0, 4, 2, qo_indptr(), kv, None, True, True, **more
+    )
+    out, lse = call()
+    masks = every(Q_LENS, LENS, causal=True, window_left=2)
+    rows = oracle.rows_of(pool.keys, masks), oracle.rows_of(pool.values, masks)
+    judged = lambda out: oracle.findings(q, *rows, out, lse, base2=True, sm_scale=0.3, out_scale=2.0)  # noqa: E731
+    assert out.shape == (sum(Q_LENS), HEADS, 16) and not judged(out) and judged(out * 1.0625)
+    with pytest.raises(sg.ShadowgraphError, match="cum_seq_lens_kv"):
+        call(lens[:4])
+    with pytest.raises(NotImplementedError, match=r"trtllm_ragged_attention_deepseek\(sage_attn_sfs=…\)"):
+        call(sage_attn_sfs=(q, None, None, None))
+
+
 @pytest.mark.parametrize("q_len", [1, 2])
 def test_sparse_latents_are_tokens_of_the_pool(q_len):
     pool, rows = Pool([7, 5, 4, 9], dtype=BF16, kv_heads=1, dim=CKV + KPE), 4 * q_len

@@ -25,6 +25,9 @@ _NAMES = {
 }
 
 
+_RAGGED_NAMES = {"cu_seqlens_k": "cum_seq_lens_kv", "k": "key", "v": "value", "sinks": "attention_sinks"}
+
+
 def _two_tables(*, cache: Cache, page_table: Any, cache_seqlens: Any, **rest: Any) -> None:
     """paged_attention with page_table [batch, 2, pages]: row 0 has K's pages, row 1 V's. Copies the pages that are used."""
     stacked = cache.layout.startswith("STACKED_")
@@ -174,6 +177,50 @@ def trtllm_batch_context_with_kv_cache(
     return _attend(
         query, cache, head_dim_vo, block_tables, seq_lens, cum_seq_lens_q,
         uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype), causal=causal, **terms,
+    )  # fmt: skip
+
+
+def trtllm_ragged_attention_deepseek(
+    query: Any,
+    key: Any,
+    value: Any,
+    workspace_buffer: Any,
+    seq_lens: Any,
+    max_q_len: int,
+    max_kv_len: int,
+    bmm1_scale: Any,
+    bmm2_scale: Any,
+    o_sf_scale: float,
+    batch_size: int,
+    window_left: int,
+    cum_seq_lens_q: Any,
+    cum_seq_lens_kv: Any,
+    enable_pdl: bool | None,
+    is_causal: bool,
+    return_lse: bool,
+    attention_sinks: Any = None,
+    skip_softmax_threshold_scale_factor: Any = None,
+    out: Any = None,
+    lse: Any = None,
+    sage_attn_sfs: Any = (None, None, None, None),
+    num_elts_per_sage_attn_blk: Any = (0, 0, 0, 0),
+    backend: str = "trtllm-gen",
+    q_seq_lens_cpu: Any = None,
+    kv_seq_lens_cpu: Any = None,
+    use_fp16_softmax: Any = None,
+    uses_spcompress: Any = None,
+) -> Any:
+    """query [rows, H, D], key [keys, Hk, D], value [keys, Hk, Dv], packed by cum_seq_lens_q and cum_seq_lens_kv."""
+    call = "trtllm_ragged_attention_deepseek"
+    terms = layer(
+        call, sinks=attention_sinks, window_left=window_left, uses_spcompress=uses_spcompress,
+        skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
+        sage_attn_sfs=None if all(factors is None for factors in sage_attn_sfs) else sage_attn_sfs,
+    )  # fmt: skip
+    return attend(
+        _core.ragged_attention, _NAMES | _RAGGED_NAMES, query, value.shape[-1], (out, lse, return_lse), k=key, v=value,
+        cu_seqlens_q=integers(cum_seq_lens_q), cu_seqlens_k=integers(cum_seq_lens_kv), causal=is_causal,
+        sm_scale=product(bmm1_scale), out_scale=product(bmm2_scale), **terms,
     )  # fmt: skip
 
 
