@@ -142,7 +142,7 @@ REFUSED = {
     | {"bf16q_fp8kv_transform_mode": 1, "out_dtype": "nvfp4"},
     "trtllm_batch_context_with_kv_cache": QUANTISED | {"uses_spcompress": True, "out_dtype": "nvfp4"},
     "trtllm_batch_decode_with_kv_cache_mla": SKIP
-    | {"sparse_mla_top_k": 8, "sparse_mla_top_k_lens": SCALES, "enable_dcp": True, "cp_world": 2, "cp_rank": 1}
+    | {"sparse_mla_top_k_lens": SCALES, "enable_dcp": True, "cp_world": 2, "cp_rank": 1}
     | {"causal_seqlens_kv_global": SCALES},
     "BatchMLAPagedAttentionWrapper.run": {"kv_len": SCALES, "page_table": SCALES, "o_scale": 0.5}
     | {"ckv_scale": 0.5, "ckv_scale_arr": SCALES, "kpe_scale": 0.5},
@@ -201,6 +201,8 @@ WRONG = [
     ),
     ("trtllm_batch_context_with_kv_cache", {"cum_seq_lens_q": qo_indptr([1, 1, 1, 2])}, "cum_seq_lens_q", "cum_seq_lens_q"),
     ("trtllm_batch_decode_with_kv_cache_mla", {"block_tables": TABLE}, "block_tables", "block_tables"),
+    ("trtllm_batch_decode_with_kv_cache_mla", {"sparse_mla_top_k": 3, "block_tables": TABLE * 9}, "block_tables", "is 891"),
+    ("trtllm_batch_decode_with_kv_cache_mla", {"sparse_mla_top_k": 2, "block_tables": TABLE}, "block_tables", r"\[4, 1, 2\]"),
     ("BatchDecodeWithPagedKVCacheWrapper.run", {"q": drawn(4, 3, DIM)}, "q", r"\[num_qo_heads, head_dim\] \[4, 32\], as planned"),
     ("BatchDecodeWithPagedKVCacheWrapper.run", {"paged_kv_cache": (torch.ones(4, 2, 2, DIM),) * 2}, "paged_kv_cache", "page_size"),
     ("BatchDecodeWithPagedKVCacheWrapper.run", {"lse": torch.full((4, 3), 7.0)}, "lse", "lse"),

@@ -112,6 +112,49 @@ def test_cutlass_latents_come_without_a_plan():
         wrapper.run(*parts, kv_len=pool.seq_lens, page_table=pool.table * 0 + 99)
 
 
+def test_trtllm_ragged():
+    pool, q = Pool(dtype=BF16, head_dim_vo=16), drawn(sum(Q_LENS), HEADS, DIM, dtype=BF16)
+    k, v, lens = torch.cat(pool.keys), torch.cat(pool.values), qo_indptr(LENS)
+    sizes = pool.seq_lens, 4, 9
+    call = lambda kv=lens, **more: flashinfer.prefill.trtllm_ragged_attention_deepseek(  # noqa: E731
+        q, k, v, None, *sizes, torch.tensor(0.3), 2.0, -1.0, 4, 2, qo_indptr(), kv, None, True, True, **more
+    )
+    out, lse = call()
+    masks = every(Q_LENS, LENS, causal=True, window_left=2)
+    rows = oracle.rows_of(pool.keys, masks), oracle.rows_of(pool.values, masks)
+    judged = lambda out: oracle.findings(q, *rows, out, lse, base2=True, sm_scale=0.3, out_scale=2.0)  # noqa: E731
+    assert out.shape == (sum(Q_LENS), HEADS, 16) and not judged(out) and judged(out * 1.0625)
+    with pytest.raises(sg.ShadowgraphError, match="cum_seq_lens_kv"):
+        call(lens[:4])
+    with pytest.raises(NotImplementedError, match=r"trtllm_ragged_attention_deepseek\(sage_attn_sfs=…\)"):
+        call(sage_attn_sfs=(q, None, None, None))
+
+
+@pytest.mark.parametrize("q_len", [1, 2])
+def test_sparse_latents_are_tokens_of_the_pool(q_len):
+    pool, rows = Pool([7, 5, 4, 9], dtype=BF16, kv_heads=1, dim=CKV + KPE), 4 * q_len
+    q, flat = drawn(4, q_len, HEADS, CKV + KPE, dtype=BF16), pool.k.reshape(-1, CKV + KPE)
+    token = lambda row, i: int(pool.table[row, i // PAGE]) * PAGE + i % PAGE  # noqa: E731
+    seen = [[0, 3], [4], [1, 2, 3], [], [2], [3, 0], [8, 4], [6]][:rows]
+    table = torch.full((rows, 3), -1, dtype=torch.int32)
+    for row, keys in enumerate(seen):
+        table[row, : len(keys)] = torch.tensor([token(row // q_len, i) for i in keys], dtype=torch.int32)
+    call = lambda table, **more: flashinfer.decode.trtllm_batch_decode_with_kv_cache_mla(  # noqa: E731
+        q, pool.k[:, None, :, 0], None, CKV, CKV, KPE, table, pool.seq_lens, 9, 3, bmm1_scale=0.3, return_lse=True, **more
+    )
+    out, lse = call(table.reshape(4, q_len, 3))
+    keys = [flat[ids[ids >= 0].long()][:, None] for ids in table]
+    judged = lambda out: oracle.findings(  # noqa: E731
+        q.flatten(0, 1), keys, [k[..., :CKV] for k in keys], out.flatten(0, 1), lse, base2=True, sm_scale=0.3
+    )
+    assert out.shape == (4, q_len, HEADS, CKV) and not judged(out) and judged(out * 1.0625)
+    lens = torch.tensor([len(keys) for keys in seen], dtype=torch.int32)
+    rest = torch.where(table < 0, torch.full_like(table, 2147480000), table)
+    mine = torch.empty(4, q_len, HEADS)
+    again = call(rest, sparse_mla_top_k_lens=lens, lse=mine)
+    assert torch.equal(again[0], out) and again[1] is mine and torch.equal(mine.flatten(0, 1), lse)
+
+
 def bias(heads, queries, keys):
     """[heads, queries, keys] of ALiBi: positions count from the first query and the first key."""
     slopes = {4: [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8], 3: [2.0**-4, 2.0**-8, 2.0**-2]}[heads]

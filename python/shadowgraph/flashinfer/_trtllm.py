@@ -25,6 +25,9 @@ _NAMES = {
 }
 
 
+_RAGGED_NAMES = {"cu_seqlens_k": "cum_seq_lens_kv", "k": "key", "v": "value", "sinks": "attention_sinks"}
+
+
 def _two_tables(*, cache: Cache, page_table: Any, cache_seqlens: Any, **rest: Any) -> None:
     """paged_attention with page_table [batch, 2, pages]: row 0 has K's pages, row 1 V's. Copies the pages that are used."""
     stacked = cache.layout.startswith("STACKED_")
@@ -44,6 +47,22 @@ def _two_tables(*, cache: Cache, page_table: Any, cache_seqlens: Any, **rest: An
     _core.paged_attention(
         cache=Cache(parts[0], parts[1], layout), **lists, last_page_len=(lens - (pages - 1) * page_size).astype("int32"), **rest
     )
+
+
+def _by_tokens(*, q: Any, cache: Cache, block_tables: Any, lens: Any, **rest: Any) -> None:
+    """paged_attention of rows that see the tokens block_tables [rows, k] of the pool, but for -1 and what is behind lens [rows]."""
+    import numpy
+
+    ids = host(block_tables).reshape(q.shape[0], -1)
+    used = ids != -1
+    if lens is not None:
+        used &= numpy.arange(ids.shape[1]) < host(lens).reshape(-1, 1)
+    counts = used.sum(1)
+    tokens = cache.k_cache.reshape(-1, 1, cache.k_cache.shape[-1])
+    _core.paged_attention(
+        q=q, cache=cache._replace(k_cache=tokens), kv_indptr=offsets(counts), kv_indices=ids[used].astype("int32"),
+        last_page_len=(counts > 0).astype("int32"), **rest,
+    )  # fmt: skip
 
 
 def _attend(
@@ -161,6 +180,50 @@ def trtllm_batch_context_with_kv_cache(
     )  # fmt: skip
 
 
+def trtllm_ragged_attention_deepseek(
+    query: Any,
+    key: Any,
+    value: Any,
+    workspace_buffer: Any,
+    seq_lens: Any,
+    max_q_len: int,
+    max_kv_len: int,
+    bmm1_scale: Any,
+    bmm2_scale: Any,
+    o_sf_scale: float,
+    batch_size: int,
+    window_left: int,
+    cum_seq_lens_q: Any,
+    cum_seq_lens_kv: Any,
+    enable_pdl: bool | None,
+    is_causal: bool,
+    return_lse: bool,
+    attention_sinks: Any = None,
+    skip_softmax_threshold_scale_factor: Any = None,
+    out: Any = None,
+    lse: Any = None,
+    sage_attn_sfs: Any = (None, None, None, None),
+    num_elts_per_sage_attn_blk: Any = (0, 0, 0, 0),
+    backend: str = "trtllm-gen",
+    q_seq_lens_cpu: Any = None,
+    kv_seq_lens_cpu: Any = None,
+    use_fp16_softmax: Any = None,
+    uses_spcompress: Any = None,
+) -> Any:
+    """query [rows, H, D], key [keys, Hk, D], value [keys, Hk, Dv], packed by cum_seq_lens_q and cum_seq_lens_kv."""
+    call = "trtllm_ragged_attention_deepseek"
+    terms = layer(
+        call, sinks=attention_sinks, window_left=window_left, uses_spcompress=uses_spcompress,
+        skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
+        sage_attn_sfs=None if all(factors is None for factors in sage_attn_sfs) else sage_attn_sfs,
+    )  # fmt: skip
+    return attend(
+        _core.ragged_attention, _NAMES | _RAGGED_NAMES, query, value.shape[-1], (out, lse, return_lse), k=key, v=value,
+        cu_seqlens_q=integers(cum_seq_lens_q), cu_seqlens_k=integers(cum_seq_lens_kv), causal=is_causal,
+        sm_scale=product(bmm1_scale), out_scale=product(bmm2_scale), **terms,
+    )  # fmt: skip
+
+
 def trtllm_batch_decode_with_kv_cache_mla(
     query: Any,
     kv_cache: Any,
@@ -196,10 +259,11 @@ def trtllm_batch_decode_with_kv_cache_mla(
     use_fp16_softmax: Any = None,
 ) -> Any:
     """query [requests, q_len, H, kv_lora_rank + qk_rope_head_dim], or rows [.., H, ..] by cum_seq_lens_q; kv_cache
-    [pages, page_size, ..], or with an axis of 1 behind pages. LSE [rows, H]."""
+    [pages, page_size, ..], or with an axis of 1 behind pages. LSE [rows, H]. With sparse_mla_top_k block_tables has tokens of
+    the pool, page * page_size + offset, [requests, q_len, sparse_mla_top_k] or [rows, ..]; -1 is none."""
     call = "trtllm_batch_decode_with_kv_cache_mla"
     terms = layer(
-        call, sinks=sinks, sparse_mla_top_k=sparse_mla_top_k, sparse_mla_top_k_lens=sparse_mla_top_k_lens,
+        call, sinks=sinks, sparse_mla_top_k_lens=None if sparse_mla_top_k else sparse_mla_top_k_lens,
         skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor), enable_dcp=enable_dcp,
         cp_world=None if cp_world == 1 else cp_world, cp_rank=cp_rank, causal_seqlens_kv_global=causal_seqlens_kv_global,
     )  # fmt: skip
@@ -207,17 +271,28 @@ def trtllm_batch_decode_with_kv_cache_mla(
     if len(shape) == 4:
         q_len, query = shape[1], query.reshape(-1, *shape[2:])
     flat = out if out is None or len(out.shape) == 3 else out.reshape(-1, *out.shape[2:])
+    flat_lse = lse if lse is None or len(lse.shape) == 2 else lse.reshape(-1, lse.shape[2])
     if len(kv_cache.shape) == 4:
         kv_cache = kv_cache[:, 0]
     cache = Cache(kv_cache, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
-    result = _attend(
-        query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
-        _rows(query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), (flat, lse, return_lse), None,
-        causal=True, **terms,
-    )  # fmt: skip
+    outputs = flat, flat_lse, return_lse
+    if sparse_mla_top_k:
+        rows = (*shape[:-2], sparse_mla_top_k)
+        if tuple(block_tables.shape) not in (rows, (query.shape[0], sparse_mla_top_k)):
+            raise wrong("input.shape", "block_tables", f"{list(rows)}, sparse_mla_top_k tokens a query", str(list(block_tables.shape)))
+        result = attend(
+            _by_tokens, _NAMES | {"kv_indices": "block_tables"}, query, kv_lora_rank, outputs, cache=cache,
+            block_tables=block_tables, lens=sparse_mla_top_k_lens, sm_scale=product(bmm1_scale), out_scale=product(bmm2_scale),
+            **terms,
+        )  # fmt: skip
+    else:
+        result = _attend(
+            query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
+            _rows(query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), outputs, None, causal=True, **terms,
+        )  # fmt: skip
     made = result[0] if return_lse else result
     made = out if out is not None else made.reshape(*shape[:-1], kv_lora_rank)
-    return (made, result[1]) if return_lse else made
+    return (made, result[1] if lse is None else lse) if return_lse else made
 
 
 def _plain(call: str, out_dtype: Any) -> Any:

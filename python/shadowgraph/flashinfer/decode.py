@@ -9,7 +9,10 @@ from .._upstream import host, number, refuse, uniform_offsets
 from . import _positions
 from ._attend import Wrapper, attend, heads_second, layer, paged, positional_options, scales, skipping
 from ._positions import Positions, positions
-from ._trtllm import trtllm_batch_decode_with_kv_cache as trtllm_batch_decode_with_kv_cache
+from ._trtllm import (
+    trtllm_batch_decode_with_kv_cache as trtllm_batch_decode_with_kv_cache,
+    trtllm_batch_decode_with_kv_cache_mla as trtllm_batch_decode_with_kv_cache_mla,
+)
 
 _LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
 _NAMES = {

@@ -9,7 +9,10 @@ from .._upstream import host, number, offsets, pack_bits, product, refuse, wrong
 from . import _positions
 from ._attend import Wrapper, attend, heads_second, layer, paged, scales, skipping
 from ._positions import positions
-from ._trtllm import trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache
+from ._trtllm import (
+    trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache,
+    trtllm_ragged_attention_deepseek as trtllm_ragged_attention_deepseek,
+)
 
 _LISTS = ("paged_kv_indptr", "paged_kv_indices", "paged_kv_last_page_len")
 _PAGED_NAMES = {
