@@ -72,11 +72,12 @@ class Copies:
         while True:
             events, memory, host, finish = self._taken.get()
             try:
-                for event in events:
-                    event.synchronize()
+                while events:
+                    events.pop().synchronize()
                 finish(host)
             finally:
                 self._free.put(memory)
+                del events, memory, host, finish  # here: what frees them asks the device, too
                 self._taken.task_done()
 
     def wait(self) -> None:

@@ -111,7 +111,7 @@ def test_drafts_and_other_tables_of_vllm_are_recorded_and_captures_are_not(tmp_p
     for slips, found in (({}, set()), ({"slot_mapping": torch.tensor([11, 4, -1])}, {"slot.write"})):
         with sg.record(tmp_path / "steps.jsonl") as rec:
             builder = builder_of(AttentionMetadataBuilder, **slips)
-            builder.build_for_cudagraph_capture(common(seq_lens=torch.tensor([9, 9, 9])))
+            builder.build_for_cudagraph_capture(common())
             assert rec.steps == 0
             metadata = builder.build_for_drafting(common(), draft_index=1)
             builder.update_block_table(metadata, **other)
@@ -152,6 +152,10 @@ def test_whole_graphs_of_vllm_are_guarded_and_piecewise_ones_are_not(tmp_path, m
         context.attn_metadata = metadata()
         context.cudagraph_runtime_mode = PIECEWISE
         graph()
+        piece = CUDAGraphWrapper()
+        piece.runtime_mode = PIECEWISE
+        for context.attn_metadata in (held, metadata()):
+            piece()
         assert rec.report.ok
         context.cudagraph_runtime_mode = FULL
         graph()

@@ -104,11 +104,17 @@ def test_nothing_is_copied_while_a_graph_is_captured(tmp_path, device, monkeypat
     assert rec.steps == 0
 
 
-def test_a_capture_begins_when_no_copy_is_under_way_and_none_is_taken_during_it(tmp_path, device):
+def test_a_capture_begins_when_no_copy_is_under_way_and_none_is_taken_during_it(tmp_path, device, monkeypatch):
     batch, lens = sg.Batch.from_slots("decode", **BATCH), on_device([3, 1])
     with shadowgraph.torch.cpu_graphs(), sg.record(tmp_path / "steps.jsonl") as rec:
+        monkeypatch.setattr(torch.cuda, "Event", Event)  # cpu_graphs has events of its own
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "current")
         rec.step(batch, kv_lens=lens)
-        threading.Timer(0.05, device.set).start()
+        begins = threading.Thread(target=rec.capture_begins)
+        begins.start(), begins.join(0.2)
+        assert begins.is_alive()  # it waits
+        device.set()
+        begins.join(), rec.capture_ends()
         graph = torch.cuda.CUDAGraph()
         graph.capture_begin()
         assert rec.steps == 1

@@ -173,6 +173,17 @@ def test_contents_are_those_of_the_live_batch():
     assert "mem.stale_input" not in [f.id for f in guard.replaying(3, metadata, batch((4, 1))).findings]
 
 
+def test_a_wrapper_is_no_metadata():
+    import shadowgraph.flashinfer as flashinfer
+
+    wrapper, lists = flashinfer.BatchDecodeWithPagedKVCacheWrapper(None), ([0, 1], [2], [1])
+    guard, metadata = sg.Guard(), {"wrapper": wrapper, "lens": tensors().cache_seqlens}
+    wrapper.plan(*map(torch.tensor, lists), 1, 1, 4, 2)
+    guard.captured(0, metadata)
+    wrapper.plan(*map(torch.tensor, lists), 1, 1, 4, 2)  # other tensors, which nothing captured
+    assert guard.replaying(0, metadata).ok
+
+
 def test_padding_writes_nobodys_slot():
     guard, metadata = sg.Guard(), tensors()
     guard.captured(3, metadata)

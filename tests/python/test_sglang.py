@@ -62,6 +62,19 @@ def test_a_step_is_judged_as_its_recording_is(name, older, tmp_path, monkeypatch
     assert seen > 2
 
 
+def test_a_later_step_of_a_draft_has_a_token_more(tmp_path, monkeypatch):
+    sglang_steps.imported(monkeypatch)
+    line = next(line for line in steps("flashattention.latest") if line["mode"] == "draft_decode" and line["config"]["topk"] == 1)
+    later = json.loads(json.dumps(line))
+    later["config"]["step_id"] = 1
+    assert {f.id for f in recorded(later, tmp_path / "steps.jsonl").report.findings} >= {"len.kv_extent"}
+    for field in ("cache_seqlens_int32", "max_seq_len_k"):
+        data = later["expect"][field]["data"]
+        later["expect"][field]["data"] = data + 1 if isinstance(data, int) else [n + 1 for n in data]
+    found = {f.id for f in recorded(later, tmp_path / "steps.jsonl").report.findings}
+    assert found == {"table.capacity"}  # the recorded table has no column for it
+
+
 def plant(line, field, change):
     """A line with a slip of one field."""
     wrong = json.loads(json.dumps(line))
