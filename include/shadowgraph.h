@@ -326,7 +326,7 @@ SG_API void sg_batch_free(sg_batch* batch);
 typedef struct {
   size_t struct_size; /* the same of all elements of an array */
   const char* role;
-  /* int32, int64, uint8 or bool, any strides; rows behind the batch's are padding */
+  /* integers or bool, any strides; rows behind the batch's are padding */
   const DLTensor* values;
   int64_t number;   /* where values is NULL */
   int32_t unit;     /* tokens of a column or entry: 1, or a page's; 0: a page's */

@@ -13,7 +13,8 @@ from typing import IO, Any, Literal
 
 from . import _core
 from .batch import Batch
-from .report import Report
+from .judge import given
+from .report import Report, ShadowgraphError
 
 Phase = Literal["eager", "capture", "replay"]
 
@@ -85,12 +86,19 @@ class Recorder:
         names: Mapping[str, str] = {},
         config: Mapping[str, int | str] = {},
         **arrays: Any,
-    ) -> Report | None:
-        """Records and judges a step: arrays by role, with units and names, as shadowgraph.check has them. phase: of a
-        graph "capture" or "replay", whose rows behind the batch's are padding. config: other keys of docs/traces.md.
+    ) -> Report:
+        """Records and judges a step: arrays by role, with units and names, as shadowgraph.check has them.
 
-        Returns what was found, or None where nothing was recorded: `skipped` says why, if it is not `every`."""
-        return self.record_due(batch, phase, names, arrays, id=id, units=units, config=config) if self.is_due() else None
+        phase   "eager", or of a graph "capture" or "replay". Rows behind the batch's are padding
+        id      its name in findings and in the file; else step0, step1 ...
+        config  other keys of docs/traces.md: pool_pages, max_context_len, window, engine, padding_len, max_padding_len
+
+        Never raises. Returns what was found. A step that could not be recorded is a finding, too (and in `skipped`); of one
+        that was not to be recorded, since it is not due or a graph is being captured, the report's `not_judged` says so.
+        """
+        if not self.is_due():
+            return Report(None, not_judged=f"only one of every {self._every} steps is recorded")
+        return self.record_due(batch, phase, names, arrays, id=id, units=units, config=config)
 
     def record_due(
         self,
@@ -102,13 +110,18 @@ class Recorder:
         id: str | None = None,
         units: Mapping[str, int] = {},
         config: Mapping[str, int | str] = {},
-    ) -> Report | None:
+    ) -> Report:
         """The same of a step that is_due() has counted, for adapters."""
+        name = id or f"step{self._seen - 1}"
         try:
-            return None if _capturing() else self._record(batch, phase, id, units, names, config, arrays)
+            if _capturing():
+                return Report(None, not_judged="a CUDA graph is being captured: its arrays cannot be read now")
+            return self._record(batch, phase, name, units, names, config, arrays)
         except Exception as error:
-            self.skip(f"step {id or self._seen}", error)
-            return None
+            self.skip(name, error)
+            report = error.report if isinstance(error, ShadowgraphError) else None
+            why = f"{type(error).__name__}: {error}"
+            return report or Report(_core.report_new([("skip.bad_input", name, -1, -1, "", f"not recorded: {why}")]))
 
     def is_due(self) -> bool:
         """Counts a step, and tells whether it is one of every so many."""
@@ -119,40 +132,32 @@ class Recorder:
     def skip(self, name: str, why: object) -> None:
         """Notes what is not recorded; the first reason of a name stays."""
         if len(self.skipped) < _MOST_REPORTS:
-            self.skipped.setdefault(name, str(why) or type(why).__name__)
+            self.skipped.setdefault(name, str(why).partition("\n")[0] or type(why).__name__)
 
     def _record(
         self,
         batch: Batch,
         phase: Phase,
-        id: str | None,
+        name: str,
         units: Mapping[str, int],
         names: Mapping[str, str],
         config: Mapping[str, int | str],
         arrays: Mapping[str, Any],
     ) -> Report:
+        arrays = given(arrays, units=units, names=names)
         step = _core.step_new("laws", batch.mode, phase)
-        name = id or f"step{self._seen - 1}"
         _core.step_id(step, name)
         _core.step_batch(step, batch._handle)
         for key, value in ({"padding_len": 0, "max_padding_len": 1} | dict(config)).items():
             _core.step_config(step, key, value)
-        values: list[tuple[Any, ...]] = []
         for role, array in arrays.items():
-            if array is None:
-                continue
             law_name = _SLOT_FIELDS.get(role, role) if units.get(role) == 1 else _FIELDS.get(role, role)
             field = names.get(role, role)
-            if field != law_name:
-                _core.step_role(step, field, law_name)
-            values.append((role, _on_host(array), units.get(role, 0), field))
-            _core.step_field(step, field, values[-1][1])
-        self._write(_core.step_line(step))
-        if config or phase == "capture":
-            handle = _core.step_judge(step)
-        else:  # the same laws in a tenth of the time, which step_judge spends on notes about what is not read
-            handle = _core.check(batch._handle, values)
+            _core.step_role(step, field, law_name)
+            _core.step_field(step, field, _on_host(array))
+        handle = _core.step_judge(step)
         report = Report(handle)
+        self._write(_core.step_line(step))
         with self._lock:
             self.steps += 1
             self.failed += not report.ok

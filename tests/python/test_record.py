@@ -69,16 +69,17 @@ def test_large_arrays_are_written_as_bytes(tmp_path):
 def test_nothing_is_raised_and_what_is_not_recorded_is_said(tmp_path):
     batch = sg.Batch.from_slots("decode", **BATCH)
     with sg.record(tmp_path / "no" / "folder" / "steps.jsonl") as rec:
-        assert rec.step(batch, **RIGHT) is None
-        assert rec.step(batch, kv_lens=object(), id="odd") is None
-    assert rec.steps == 0 and "No such file" in rec.skipped["step 1"] and "kv_lens" in rec.skipped["step odd"]
-    assert "not recorded: step odd" in rec.summary() and "vllm" in rec.skipped
+        unwritten = rec.step(batch, **RIGHT)
+        odd = rec.step(batch, kv_lens=object(), id="odd")
+    assert [f.id for f in unwritten.findings + odd.findings] == ["skip.bad_input"] * 2 and "No such file" in str(unwritten)
+    assert rec.steps == 0 and "No such file" in rec.skipped["step0"] and "kv_lens" in rec.skipped["odd"]
+    assert "not recorded: odd" in rec.summary() and "vllm" in rec.skipped
 
 
 def test_every_third_step(tmp_path):
     batch = sg.Batch.from_slots("decode", **BATCH)
     with sg.record(tmp_path / "steps.jsonl", every=3) as rec:
-        assert [rec.step(batch, **RIGHT) is not None for _ in range(7)] == [True, False, False, True, False, False, True]
+        assert [not rec.step(batch, **RIGHT).not_judged for _ in range(7)] == [True, False, False, True, False, False, True]
     with pytest.raises(ValueError, match="every is 0"):
         sg.record(tmp_path / "steps.jsonl", every=0)
 

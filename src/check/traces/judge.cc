@@ -13,6 +13,7 @@
 #include "check/traces/trace_names.h"
 #include "check/traces/traces.h"
 #include "core/laws.h"
+#include "core/nearest.h"
 #include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph::testing {
@@ -154,17 +155,40 @@ class StepLine {
   bool is_readable(const RoleValue& value, const std::string& name) {
     const size_t before = refused_.findings().size();
     const std::string role = role_of(value);
-    if (role != "positions" && !has_field(laws_.info(), role))
-      refuse("test.options", "role", "a role of judge.h",
-             std::string(value.role) + meant_by(value.role, names_of_fields(laws_.info())));
-    const bool has_unit =
-        role != renamed(kRoleNames, value.role) || renamed(kOfOneToken, role) != role;
-    if (value.unit != 0 && value.unit != options_.page_size && !(value.unit == 1 && has_unit))
-      refuse("test.options", name + ".unit",
-             has_unit ? "1, or " + std::to_string(options_.page_size) + " tokens of a page" : "0",
-             std::to_string(value.unit));
+    if (role != "positions" && !has_field(laws_.info(), role)) {
+      refuse("test.options", name, one_of(roles()),
+             (name == value.role ? "" : std::string(value.role) + ", ") + "no role" +
+                 meant_by(value.role, roles()));
+      return false;
+    }
+    check_unit(value, name, role);
     if (!value.number) check_view(value.values, name);
     return refused_.findings().size() == before;
+  }
+
+  /// Those that callers name: units choose among slots and pages.
+  std::vector<std::string> roles() const {
+    std::vector<std::string> names = {"positions"};
+    for (const std::string& field : names_of_fields(laws_.info())) {
+      const auto other = std::ranges::find(kRoleNames, field, &RoleName::field);
+      const bool by_unit =
+          std::ranges::find(kOfOneToken, field, &RoleName::field) != std::end(kOfOneToken);
+      if (!by_unit)
+        names.emplace_back(other == std::end(kRoleNames) ? field : std::string(other->role));
+    }
+    return names;
+  }
+
+  void check_unit(const RoleValue& value, const std::string& name, const std::string& role) {
+    const bool has_unit =
+        role != renamed(kRoleNames, value.role) || renamed(kOfOneToken, role) != role;
+    const std::string page = std::to_string(options_.page_size);
+    if (value.unit == 0 || value.unit == options_.page_size || (value.unit == 1 && has_unit))
+      return;
+    refuse("test.options", name + ".unit",
+           has_unit ? "1 (its elements are slots) or " + page + " (they are pages)"
+                    : "none: its elements are neither slots nor pages",
+           std::to_string(value.unit));
   }
 
   void check_view(const ConstTensorView& view, const std::string& name) {
@@ -173,10 +197,11 @@ class StepLine {
     for (int axis = 0; axis < view.rank; ++axis) {
       empty = empty || view.shape[axis] == 0;
       if (view.shape[axis] < 0)
-        refuse("input.shape", name, "sizes from 0 on", std::to_string(view.shape[axis]));
+        refuse("input.shape", name, "a shape without negative sizes",
+               "of a size " + std::to_string(view.shape[axis]));
     }
     if (!view.defined() || (view.data == nullptr && !empty))
-      refuse("input.null", name, "values, or a number", "none");
+      refuse("input.null", name, "an array or a number", "NULL");
     else if (d != DType::kI32 && d != DType::kI64 && d != DType::kU8 && d != DType::kBool)
       refuse("input.dtype", name, "int32, int64, uint8 or bool", std::string(name_of(d)));
   }
@@ -190,7 +215,7 @@ class StepLine {
 /// The verdict's findings, in the words of a step in memory.
 Status findings_of(const TraceLine& line, TraceVerdict verdict, bool has_values) {
   // The batch may be judged alone.
-  if (!has_values && verdict.skip == LawId("skip.no_field").law().id) verdict.skip = {};
+  if (!has_values && verdict.skip == LawId("skip.no_field").law().id) verdict.why = {};
   Status status = std::move(verdict.findings);
   for (Finding& f : passed_over(line, verdict)) status.add(std::move(f));
   for (Finding& f : status.findings()) {
@@ -209,7 +234,7 @@ Status judge(const ForwardBatch& batch, std::span<const RoleValue> values,
     step.add(batch);
     for (const RoleValue& value : values) step.add(value);
     if (!step.refused().ok()) return std::move(step.refused());
-    return findings_of(step.line(), judge_fields(batch, step.line()), !values.empty());
+    return findings_of(step.line(), judge_fields(step.line(), &batch), !values.empty());
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory();
   }

@@ -234,12 +234,13 @@ class InputJudge {
   void judge_owners(int64_t i) {
     const auto columns = columns_of(i);
     const int64_t stored = stored_columns(i);
+    int64_t new_columns = 0, old_columns = 0;
     for (int64_t c = first_column(i); c < std::ssize(columns); ++c) {
       const int64_t slot = columns[static_cast<size_t>(c)];
       if (rebuilt_.is_nobodys(slot)) continue;  // pool.slot
       const Holder* held = holders_.add(slot, {i, c});
       const bool mine = c >= stored;
-      judged(mine ? LawId("step.slots") : LawId("pool.shared"));
+      ++(mine ? new_columns : old_columns);
       if (held == nullptr || share(*held, {i, c})) continue;
       const Holder other = *held;
       const bool theirs = other.column >= stored_columns(other.request);
@@ -249,6 +250,8 @@ class InputJudge {
       fail(law, at("req_to_token", row_of(i), c), "a slot of its own, for " + token_at(i, c),
            std::to_string(slot) + ": the slot of " + token_at(other.request, other.column));
     }
+    judged("step.slots", new_columns);
+    judged("pool.shared", old_columns);
   }
 
   /// Keys are read where they are stored. Slots of a draft's branches may not be in req_to_token
@@ -271,9 +274,13 @@ class InputJudge {
       judged("slot.write");
       if (got == want || rebuilt_.is_nobodys(want)) return;  // pool.slot
       verdict_.stores[static_cast<size_t>(token)] = want;
+      const Holder* holder = holders_.find(got);
+      const std::string whose = holder == nullptr
+                                    ? ", a slot of no request"
+                                    : ", the slot of " + token_at(holder->request, holder->column);
       fail("slot.write", at("out_cache_loc", token),
-           "slot " + std::to_string(want) + ", where " + token_at(i, c) + " is read",
-           std::to_string(got));
+           std::to_string(want) + ", the slot of " + token_at(i, c),
+           std::to_string(got) + (got < 0 ? ", no slot" : whose));
     });
   }
 

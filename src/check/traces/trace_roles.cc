@@ -7,6 +7,7 @@
 #include "check/traces/trace_batch.h"
 #include "check/traces/trace_names.h"
 #include "core/laws.h"
+#include "core/nearest.h"
 
 namespace shadowgraph {
 namespace {
@@ -43,7 +44,9 @@ class Renaming {
     }
     for (const auto& [name, role] : line.roles) {
       if (!is_input(role) && !has_field(backend_, role))
-        refuse(name, "a name of `list fields " + std::string(backend_.name) + "`",
+        refuse(name,
+               is_laws_ ? one_of(names_of_fields(backend_))
+                        : "a name of `list fields " + std::string(backend_.name) + "`",
                role + meant_by(role, names_of_fields(backend_)));
     }
     return std::move(named_);

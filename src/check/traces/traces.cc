@@ -342,7 +342,9 @@ class LineJudge {
         judge_field_of(step, name, {"pyint", {}, 1, {*unsaid}});
     }
     judge_plans(step, &verdict_.findings);
-    return judged == 0 ? skip("skip.no_field", "no field that is read in this mode") : "";
+    if (judged > 0) return "";
+    return skip("skip.no_field", line_.expect.empty() ? "no array is there that could be judged"
+                                                      : "no field that is read in this mode");
   }
 
   const TraceLine& line_;
@@ -375,7 +377,9 @@ void add_findings_of(const NamedLine::Again& other, TraceVerdict again, TraceVer
   }
 }
 
-TraceVerdict judge_line(const TraceLine& line, const ForwardBatch* at_hand = nullptr) {
+}  // namespace
+
+TraceVerdict judge_fields(const TraceLine& line, const ForwardBatch* at_hand) {
   const Backend* backend = find_backend(line.backend);
   const bool named = backend != nullptr && (!line.roles.empty() || line.backend == "laws");
   std::set<std::string> twice = said_twice(line);
@@ -394,20 +398,18 @@ TraceVerdict judge_line(const TraceLine& line, const ForwardBatch* at_hand = nul
   return verdict;
 }
 
-}  // namespace
-
 Finding passed_over(std::string_view law, std::string field, std::string why) {
   Finding finding;
   finding.id = law;
   if (const Law* listed = find_law(law); listed != nullptr) finding.title = listed->sentence;
   finding.where.field = std::move(field);
-  finding.expected = "a part that is judged", finding.got = std::move(why);
+  finding.got = std::move(why);
   return finding;
 }
 
 std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict) {
   std::vector<Finding> findings;
-  if (!verdict.skip.empty()) findings.push_back(passed_over(verdict.skip, "", verdict.why));
+  if (!verdict.why.empty()) findings.push_back(passed_over(verdict.skip, "", verdict.why));
   for (const auto& [law, name, why] : verdict.left_out)
     findings.push_back(passed_over(law, name, why));
   for (Finding& f : findings)
@@ -415,15 +417,11 @@ std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verd
   return findings;
 }
 
-TraceVerdict judge_fields(const ForwardBatch& batch, const TraceLine& line) {
-  return judge_line(line, &batch);
-}
-
 TraceVerdict judge_trace(const TraceLine& line) {
-  TraceVerdict verdict = judge_line(line);
+  TraceVerdict verdict = judge_fields(line);
   using enum TraceVerdict::Kind;
   if (verdict.kind != kAgreed && verdict.kind != kFlagged) return verdict;
-  const auto judge = [](const TraceLine& trial) { return judge_line(trial); };
+  const auto judge = [](const TraceLine& trial) { return judge_fields(trial); };
   for (const std::string& key : unread_settings(line, verdict, judge))
     verdict.unread.push_back({LawId("unread.field").law().id, "config." + key,
                               "no value of it changes what is found in such a line"});
