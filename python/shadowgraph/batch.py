@@ -23,6 +23,14 @@ def _list(row: Any) -> list[int]:
     return list(row.tolist() if hasattr(row, "tolist") else row)
 
 
+def _rows(name: str, rows: Iterable[Any]) -> list[Any]:
+    rows = list(rows)
+    for i, row in enumerate(rows):
+        if not hasattr(row, "__iter__"):
+            raise TypeError(f"Batch: {name}[{i}] is {row!r}, expected a list for each request")
+    return rows
+
+
 def _check_rows(name: str, values: list[int], of: str, rows: list[list[int]]) -> None:
     if len(values) != len(rows):
         raise refused("len.total", name, -1, f"one for each of the {len(rows)} requests that {of} has", f"a list of {len(values)}")
@@ -71,7 +79,7 @@ class Batch:
         Raises ShadowgraphError for numbers that contradict each other, ValueError for a mode that there is not.
         """
         if keys is not None:
-            rows = [_list(row) for row in keys]
+            rows = [_list(row) for row in _rows("keys", keys)]
             more["keys"] = [slot for row in rows for slot in row]
             more["key_indptr"] = [0]
             for row in rows:
@@ -83,6 +91,8 @@ class Batch:
                 q_lens = news if q_lens is None else _list(q_lens)
                 if q_lens != news:
                     raise refused("len.q_extent", "q_lens", -1, f"{news}: the keys behind prefix_lens", q_lens)
+        elif more.get("req_to_token") is None:
+            raise TypeError("Batch: keys are missing, or req_to_token with req_pool_indices and seq_lens")
         elif prefix_lens is not None:
             raise ValueError("Batch: prefix_lens are for keys; a table has seq_lens")
         self._handle = _core.batch_new(mode, page_size=page_size, q_lens=q_lens, **more)
@@ -98,7 +108,7 @@ class Batch:
     ) -> Batch:
         """pages: of each request its page ids. kv_lens: its tokens, the new ones counted."""
         keys = []
-        rows, lens = list(map(_list, pages)), _list(kv_lens)
+        rows, lens = [_list(row) for row in _rows("pages", pages)], _list(kv_lens)
         _check_rows("kv_lens", lens, "pages", rows)
         for i, (row, kv_len) in enumerate(zip(rows, lens)):
             if kv_len > (most := len(row) * page_size):

@@ -48,6 +48,8 @@ def check(
 
     Raises ShadowgraphError for what cannot be judged, such as an unknown role.
     """
+    if not isinstance(batch, Batch):
+        raise TypeError(f"check: batch is a {type(batch)}, expected a shadowgraph.Batch")
     arrays = given(arrays, units=units, names=names)
     values = [(role, array, units.get(role, 0), names.get(role)) for role, array in arrays.items()]
     handle = _core.check(

@@ -119,6 +119,8 @@ class BatchReader {
       read_table();
     if (p_.page_size < 1 || !std::has_single_bit(static_cast<uint32_t>(p_.page_size)))
       reader_.fail("pool.shape", "page_size", "a power of two", std::to_string(p_.page_size));
+    if (p_.pool_pages < 0)
+      reader_.fail("pool.shape", "pool_pages", ">= 0", std::to_string(p_.pool_pages));
     if (status_.ok()) status_ = in_words_of_c(validate(step_.batch()));
     if (status_.ok()) add_slots();
     return std::move(step_);

@@ -194,6 +194,16 @@ def test_what_cannot_be_judged_is_refused(arrays, text):
 
 
 def test_words_and_types_that_there_are_not_are_pythons_errors():
+    for wrong, text in (
+        (lambda: sg.check(decode(), kv_lens=[3, "a"]), "check: kv_lens holds 'a' at place 1, expected an integer"),
+        (lambda: sg.check(decode(), kv_lens=[3, 1], pad_kv_lens=[0, 1]), r"pad_kv_lens is \[0, 1\], expected a tuple"),
+        (lambda: sg.check({}), "batch is a <class 'dict'>, expected a shadowgraph.Batch"),
+        (lambda: Batch("decode"), "keys are missing, or req_to_token with"),
+        (lambda: Batch.from_slots("decode", [1, 2]), r"keys\[0\] is 1, expected a list for each request"),
+        (lambda: Batch.from_slots("decode", [[1.5]]), "keys holds 1.5 at place 0, expected an integer"),
+    ):
+        with pytest.raises(TypeError, match=text):
+            wrong()
     with pytest.raises(TypeError, match="kv_lens is a <class 'str'>"):
         sg.check(decode(), kv_lens="3, 1")
     with pytest.raises(ValueError, match=r"engine is SGLang; did you mean sglang\?, expected one of sglang, sglang_npu, any"):

@@ -221,6 +221,7 @@ Status findings_of(const TraceLine& line, TraceVerdict verdict, bool has_values)
   for (Finding& f : status.findings()) {
     f.where.backend.clear(), f.where.phase.clear();
     if (f.where.field.starts_with("input.")) f.where.field.replace(0, 5, "batch");
+    if (f.where.field.starts_with("config.")) f.where.field.erase(0, 7);
   }
   return status;
 }
