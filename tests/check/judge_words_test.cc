@@ -61,5 +61,24 @@ TEST(JudgeWords, ALastPageOfOneTokenMoreMayHaveAnyCause) {
             "expected 1, for 5 keys");
 }
 
+TEST(JudgeWords, AStepWhoseArraysNobodyKnowsIsNamedByItsCause) {
+  const Ints pool_rows = {0}, seq_lens = {2}, map = {4, 5, 6, 7, 8};
+  ForwardBatch b;
+  b.mode = ForwardMode::kDraftDecode, b.seq_lens_kind = SeqLensKind::kPrefix;
+  b.req_pool_indices = pool_rows, b.seq_lens = seq_lens, b.req_to_token = {map, 5};
+  b.spec = {.topk = 2, .num_steps = 2, .num_draft_tokens = 3, .step = 0, .custom_mask = {}};
+  const Ints lens = {3};
+  EXPECT_EQ(judge(b, std::vector{StepArrays::vector("kv_lens", lens)}).to_string(),
+            "skip.refused_by_twin: arrays of such a step are not judged: topk is 2, expected 1");
+  b.mode = ForwardMode::kPrebuilt, b.seq_lens_kind = SeqLensKind::kFull;
+  b.extend_lens = pool_rows;
+  b.spec = {};
+  EXPECT_EQ(
+      judge(b, std::vector{StepArrays::vector("kv_lens", lens)}).to_string(),
+      "skip.refused_by_twin: arrays of such a step are not judged: mode is prebuilt, expected "
+      "one of extend, decode, mixed, idle, target_verify, draft_extend, draft_extend_v2, "
+      "split_prefill, dllm_extend, draft_decode");
+}
+
 }  // namespace
 }  // namespace shadowgraph::testing

@@ -98,6 +98,13 @@ def test_prefixes_and_new_tokens_agree():
         Batch("extend", prefix_lens=[1], req_to_token=[[1]], req_pool_indices=[0], seq_lens=[1])
 
 
+def test_the_modes_are_those_of_the_library():
+    with pytest.raises(ValueError) as refused:
+        Batch("no mode", keys=[])
+    modes = str(refused.value).partition("one of ")[2].split(", ")
+    assert len(modes) > 9 and all(f'"{mode}"' in Batch.__init__.__doc__ for mode in modes)
+
+
 def test_a_long_batch_has_a_short_repr():
     batch = Batch.from_table("decode", numpy.arange(8192).reshape(1, 8192), [0], [5000])
     assert repr(batch) == "<Batch decode, page_size 1, prefix_lens [4999], q_lens [1]>"

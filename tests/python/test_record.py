@@ -143,6 +143,11 @@ def test_the_doctor_says_what_is_there():
     assert run.stdout.splitlines() == ["sglang: not installed", "vllm: not installed"]
 
 
+def test_the_help_of_the_wheel_has_the_doctor():
+    run = subprocess.run([sys.executable, "-m", "shadowgraph", "--help"], capture_output=True, text=True, check=True)
+    assert "Subcommands:" in run.stdout and "  doctor  " in run.stdout
+
+
 def test_a_backend_of_others_is_seen_as_those_and_what_nobody_knows_is_passed_over(tmp_path, monkeypatch):
     engine.imported(monkeypatch)
     whole = engine.Engine()

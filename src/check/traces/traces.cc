@@ -12,6 +12,7 @@
 #include "check/traces/trace_roles.h"
 #include "check/traces/trace_settings.h"
 #include "core/laws.h"
+#include "core/nearest.h"
 #include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
@@ -244,10 +245,8 @@ class LineJudge {
     refused_.add(twin.broken());
     if (!refused_.ok()) return "";
     if (!status.ok())
-      return skip(
-          twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
-          (info.name == "laws" ? "nothing says what such a step has: " : "the twin refuses it: ") +
-              status.findings()[0].to_string());
+      return skip(twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
+                  why_refused(info, status.findings()[0]));
     names_ = names_of_fields(info, &twin.meta());
     judged("trace.exception");
     if (!line_.exception.empty()) {
@@ -261,6 +260,14 @@ class LineJudge {
     }
     const TraceStep step{line_, rebuilt, info, twin.meta()};
     return judge_fields(step);
+  }
+
+  static std::string why_refused(const BackendInfo& info, const Finding& f) {
+    if (info.name != "laws") return "the twin refuses it: " + f.to_string();
+    std::vector<std::string> modes;
+    for (const ForwardMode mode : info.modes) modes.emplace_back(name_of(mode));
+    return "arrays of such a step are not judged: " + f.where.field + " is " + f.got +
+           ", expected " + (f.where.field == "mode" ? one_of(modes) : f.expected);
   }
 
   /// What an engine means by a field that holds nothing.
