@@ -384,14 +384,26 @@ void add_findings_of(const NamedLine::Again& other, TraceVerdict again, TraceVer
   }
 }
 
+/// Whether fields are judged by roles, and not by their backend's own names.
+bool has_roles(const TraceLine& line) {
+  return find_backend(line.backend) != nullptr && (!line.roles.empty() || line.backend == "laws");
+}
+
+TraceVerdict judge_own_names(const TraceLine& line, const ForwardBatch* at_hand) {
+  return LineJudge(line, said_twice(line), {}, false, at_hand).judge();
+}
+
 }  // namespace
 
-TraceVerdict judge_fields(const TraceLine& line, const ForwardBatch* at_hand) {
-  const Backend* backend = find_backend(line.backend);
-  const bool named = backend != nullptr && (!line.roles.empty() || line.backend == "laws");
-  std::set<std::string> twice = said_twice(line);
-  if (!named) return LineJudge(line, std::move(twice), {}, false, at_hand).judge();
-  const NamedLine named_line = name_fields(line, backend->info());
+TraceVerdict judge_fields(const TraceLine& line) {
+  return has_roles(line) ? judge_fields(TraceLine(line)) : judge_own_names(line, nullptr);
+}
+
+TraceVerdict judge_fields(TraceLine&& line, const ForwardBatch* at_hand) {
+  if (!has_roles(line)) return judge_own_names(line, at_hand);
+  const std::set<std::string> twice = said_twice(line);
+  const BackendInfo& backend = find_backend(line.backend)->info();
+  const NamedLine named_line = name_fields(std::move(line), backend);
   TraceVerdict verdict =
       LineJudge(named_line.line, twice, named_line.refused, named_line.judges_input, at_hand)
           .judge();

@@ -49,7 +49,8 @@ TraceVerdict judge_trace(const TraceLine& line);
 /// The same, but which keys of `config` are unread is not told: trying them takes most of the time.
 /// at_hand: the batch, in memory, in place of all of the line's `input` but out_cache_loc and
 /// positions.
-TraceVerdict judge_fields(const TraceLine& line, const ForwardBatch* at_hand = nullptr);
+TraceVerdict judge_fields(const TraceLine& line);
+TraceVerdict judge_fields(TraceLine&& line, const ForwardBatch* at_hand = nullptr);
 
 /// Parts that were not judged, as findings for whoever wants them judged (`check --strict`), at the
 /// field or at the line as a whole.
