@@ -34,6 +34,16 @@ def _capturing() -> bool:
     return torch is not None and torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
 
 
+def _config(max_context_len: int, window_left: int, pad_kv_lens: tuple[int, int], engine: str | None) -> dict[str, int | str]:
+    """Options of shadowgraph.check as a line of traces says them."""
+    config: dict[str, int | str] = {"padding_len": pad_kv_lens[0], "max_padding_len": pad_kv_lens[1]}
+    if max_context_len:
+        config["max_context_len"] = max_context_len
+    if window_left != -1:
+        config["window"] = window_left
+    return config if engine is None else config | {"engine": engine}
+
+
 class Recorder:
     """Writes steps to a file, judges each, and never raises in the engine.
 
@@ -84,21 +94,26 @@ class Recorder:
         id: str | None = None,
         units: Mapping[str, int] = {},
         names: Mapping[str, str] = {},
+        max_context_len: int = 0,
+        window_left: int = -1,
+        pad_kv_lens: tuple[int, int] = (0, 1),
+        engine: str | None = None,
         config: Mapping[str, int | str] = {},
         **arrays: Any,
     ) -> Report:
-        """Records and judges a step: arrays by role, with units and names, as shadowgraph.check has them.
+        """Records and judges a step: arrays by role and options as shadowgraph.check has them.
 
         phase   "eager", or of a graph "capture" or "replay". Rows behind the batch's are padding
         id      its name in findings and in the file; else step0, step1 ...
-        config  other keys of docs/traces.md: pool_pages, max_context_len, window, engine, padding_len, max_padding_len
+        config  other keys of docs/traces.md, such as padding_page
 
         Never raises. Returns what was found. A step that could not be recorded is a finding, too (and in `skipped`); of one
         that was not to be recorded, since it is not due or a graph is being captured, the report's `not_judged` says so.
         """
         if not self.is_due():
             return Report(None, not_judged=f"only one of every {self._every} steps is recorded")
-        return self.record_due(batch, phase, names, arrays, id=id, units=units, config=config)
+        options = (max_context_len, window_left, pad_kv_lens, engine)
+        return self.record_due(batch, phase, names, arrays, id=id, units=units, options=options, config=config)
 
     def record_due(
         self,
@@ -109,14 +124,15 @@ class Recorder:
         *,
         id: str | None = None,
         units: Mapping[str, int] = {},
+        options: tuple[int, int, tuple[int, int], str | None] = (0, -1, (0, 1), None),
         config: Mapping[str, int | str] = {},
     ) -> Report:
-        """The same of a step that is_due() has counted, for adapters."""
+        """The same of a step that is_due() has counted, for adapters. options: those of step, in its order."""
         name = id or f"step{self._seen - 1}"
         try:
             if _capturing():
                 return Report(None, not_judged="a CUDA graph is being captured: its arrays cannot be read now")
-            return self._record(batch, phase, name, units, names, config, arrays)
+            return self._record(batch, phase, name, units, names, _config(*options) | dict(config), arrays)
         except Exception as error:
             self.skip(name, error)
             report = error.report if isinstance(error, ShadowgraphError) else None
@@ -148,7 +164,7 @@ class Recorder:
         step = _core.step_new("laws", batch.mode, phase)
         _core.step_id(step, name)
         _core.step_batch(step, batch._handle)
-        for key, value in ({"padding_len": 0, "max_padding_len": 1} | dict(config)).items():
+        for key, value in config.items():
             _core.step_config(step, key, value)
         for role, array in arrays.items():
             law_name = _SLOT_FIELDS.get(role, role) if units.get(role) == 1 else _FIELDS.get(role, role)

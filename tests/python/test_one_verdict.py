@@ -128,6 +128,25 @@ def test_padding_is_that_of_the_rows_that_the_kernel_runs(arrays, found, phase, 
     assert [f["id"] for f in written["findings"]] == [f.id for f in report.findings]
 
 
+OPTIONS_OF_BOTH = [
+    ({"pad_kv_lens": (0, 1)}, ["len.padding"]),
+    ({"pad_kv_lens": (0, 4)}, []),
+    ({"pad_kv_lens": (0, 4), "engine": "sglang"}, ["slot.write"]),
+    ({"pad_kv_lens": (0, 4), "max_context_len": 2}, ["len.bound"]),
+    ({"pad_kv_lens": (0, 4), "window_left": 1}, []),
+    ({"pad_kv_lens": (0, 4), "units": {"page_table": 1}}, ["table.capacity", "table.capacity", "table.unit"]),
+]
+
+
+@pytest.mark.parametrize(("options", "found"), OPTIONS_OF_BOTH, ids=str)
+def test_options_are_those_of_check(options, found, tmp_path):
+    batch, arrays = Batch.from_slots("decode", **TWO), PADDED | {"kv_lens": [3, 1, 4]}
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        report = rec.step(batch, **arrays, **options)
+    assert sorted(f.id for f in report.findings) == found and rec.steps == 1, rec.summary()
+    assert sorted(f.id for f in sg.check(batch, **arrays, **options).findings) == found
+
+
 def test_what_is_refused_is_not_written(tmp_path):
     batch = Batch.from_slots("decode", **TWO)
     with sg.record(tmp_path / "steps.jsonl", every=2) as rec:
@@ -136,6 +155,8 @@ def test_what_is_refused_is_not_written(tmp_path):
         misspelt = rec.step(batch, kv_len=[3, 1], page_table=[[4, 5], [2, 0]])
         rec.step(batch)
         nothing = rec.step(batch, id="empty")
+        rec.step(batch, kv_lens=[3, 1], pad_kv_lens=1)  # type: ignore[arg-type]
+        assert not rec.step(batch, kv_lens=[3, 1], pad_kv_lens=1).ok  # type: ignore[arg-type]
     assert not misspelt.ok and "kv_len; did you mean kv_lens?" in misspelt.findings[0].text
     assert not nothing.ok and [f.id for f in nothing.findings] == ["skip.no_field"]
     assert rec.steps == 1 and {"step2", "empty"} <= set(rec.skipped)
