@@ -86,6 +86,25 @@ def drop_ins() -> None:
         print(f"{name:38} +{whole - alone:6.2f} us over paged_attention's {alone:.2f}")
 
 
+def judge() -> None:
+    """A decode of 64 requests of 4096 tokens: check, and a recorder's step, which judges and writes."""
+    import tempfile
+
+    import numpy
+    import shadowgraph as sg
+
+    for page in (64, 1):
+        keys = numpy.arange(page, page + 64 * 4096, dtype=numpy.int32).reshape(64, 4096)
+        lens = numpy.full(64, 4096, numpy.int32)
+        batch = sg.Batch.from_table("decode", keys, list(range(64)), lens, page_size=page)
+        arrays = {"kv_lens": lens, "page_table": keys[:, ::page] // page, "slots": keys[:, -1]}
+        with tempfile.TemporaryDirectory() as folder, sg.record(os.path.join(folder, "steps.jsonl")) as rec:
+            for what, call in (("check", sg.check), ("rec.step", rec.step)):
+                assert call(batch, **arrays).ok
+                best = min(timeit.repeat(lambda: call(batch, **arrays), number=1, repeat=15))
+                print(f"{what:8} 64 requests of 4096 tokens, page size {page:2} {best * 1e3:8.2f} ms")
+
+
 def turn(attend, given, refusal, count: int) -> None:
     for _ in range(count):
         try:
@@ -100,6 +119,7 @@ def main(calls: int) -> int:
 
     guard()
     drop_ins()
+    judge()
     flat = True
     for library in ("numpy", "torch"):
         call = problem(library)

@@ -355,7 +355,7 @@ SG_API void sg_batch_free(sg_batch* batch);
 typedef struct {
   size_t struct_size; /* the same of all elements of an array */
   const char* role;
-  /* int32, int64, uint8 or bool, any strides; rows behind the batch's are padding */
+  /* integers or bool, any strides; rows behind the batch's are padding */
   const DLTensor* values;
   int64_t number;   /* where values is NULL */
   int32_t unit;     /* tokens of a column or entry: 1, or a page's; 0: a page's */
@@ -393,8 +393,8 @@ SG_API sg_status sg_step_new(const char* backend, const char* mode, const char* 
                              sg_step** step);
 /* Names the step in findings; else "step". */
 SG_API sg_status sg_step_id(sg_step* step, const char* id);
-/* Members of `config`: numbers and truths (0, 1), and words. SG_BAD_INPUT: the line may not say so.
- */
+/* Members of `config`: numbers and truths (0, 1), and words. SG_USAGE: no line has such a key.
+ * SG_BAD_INPUT: it has, but may not say so. */
 SG_API sg_status sg_step_config(sg_step* step, const char* key, int64_t value);
 SG_API sg_status sg_step_config_text(sg_step* step, const char* key, const char* text);
 /* The role of a field of `expect` whose name is the engine's own. */

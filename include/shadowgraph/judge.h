@@ -21,8 +21,10 @@
 
 namespace shadowgraph::testing {
 
-/// An array or a number of the host, and what it tells about the step. Rows behind the batch's are
-/// padding. Roles:
+/// An array or a number of the host, and what it tells about the step: its values, whatever
+/// integers hold them. Rows behind the batch's are padding. The kernel runs as many rows as the
+/// first of cu_seqlens_q, q_lens, kv_lens, kv_indptr, cu_seqlens_k has: an array with fewer is a
+/// finding (trace.shape), one with more is the buffer of a larger batch. Roles:
 ///
 ///   kv_lens, q_lens             [rows] keys of a row, the step's own counted; new tokens
 ///   cu_seqlens_q, cu_seqlens_k  [rows + 1] offsets of queries and of keys, from 0
@@ -58,11 +60,11 @@ struct JudgeOptions {
   const Engine* engine = &kAnyEngine;  // where padding leads and is stored; which page is nobody's
 };
 
-/// Judges the batch (validate(batch), slots that two tokens have, stores that do not lead to the
-/// keys; pool.*, step.*, slot.*), then each value. All findings, of each law and field the first
-/// and how many more: with row, column, value and limit. A batch that contradicts itself is judged
-/// alone. A value that cannot be judged is a finding: test.options, input.dtype, input.null,
-/// left_out.*, skip.*. Reads every live element; keeps nothing.
+/// Judges the batch, also alone (validate(batch), slots that two tokens have, stores that do not
+/// lead to the keys; pool.*, step.*, slot.*), then each value. All findings, of each law and field
+/// the first and how many more: with row, column, value and limit. A batch that contradicts itself
+/// is judged alone. A value that cannot be judged is a finding: test.options, input.dtype,
+/// input.null, left_out.*, skip.*. Reads every live element; keeps nothing.
 Status judge(const ForwardBatch& batch, std::span<const RoleValue> values,
              const JudgeOptions& options = {});
 

@@ -49,7 +49,7 @@ struct Finding {
   Severity severity = Severity::kError;
   std::string case_id;  // the case in which it was seen: "FILE#case007", "seed 1 case 42"
   Where where;
-  std::string expected, got;      // the limit and the value
+  std::string expected, got;      // the limit and the value; or empty, and what happened
   std::vector<std::string> refs;  // its sources: "fa.I-28", a fault, repo#number, a mistake's id
   std::string reproduce;          // one command that shows the finding again
   std::string waived;             // the reason, if a waive file covers the finding

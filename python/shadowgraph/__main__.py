@@ -4,7 +4,7 @@ import sys
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the whole command line, and `doctor`, and returns its exit code."""
+    """Runs the whole command line, and `doctor`, which only the wheel has, and returns its exit code."""
     from . import _core
 
     argv = sys.argv[1:] if argv is None else argv
@@ -14,7 +14,10 @@ def main(argv: list[str] | None = None) -> int:
         print(doctor())
         return 0
     sys.stdout.flush()
-    return _core.main(["shadowgraph", *argv])
+    code = _core.main(["shadowgraph", *argv])
+    if argv in ([], ["--help"], ["-h"], ["help"]):
+        print("\nOf the wheel alone:\n  doctor     says which methods of the installed engines are hooked (docs/engine.md)")
+    return code
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _core
+from .report import refused
 
 _NUMBERS = frozenset(
     "page_size pool_pages requests rows topk num_steps num_draft_tokens draft_step seq_lens_are_prefixes".split()
@@ -20,6 +21,19 @@ _LONGEST_REPR = 4096  # tokens
 
 def _list(row: Any) -> list[int]:
     return list(row.tolist() if hasattr(row, "tolist") else row)
+
+
+def _rows(name: str, rows: Iterable[Any]) -> list[Any]:
+    rows = list(rows)
+    for i, row in enumerate(rows):
+        if not hasattr(row, "__iter__"):
+            raise TypeError(f"Batch: {name}[{i}] is {row!r}, expected a list for each request")
+    return rows
+
+
+def _check_rows(name: str, values: list[int], of: str, rows: list[list[int]]) -> None:
+    if len(values) != len(rows):
+        raise refused("len.total", name, -1, f"one for each of the {len(rows)} requests that {of} has", f"a list of {len(values)}")
 
 
 class Batch:
@@ -55,20 +69,32 @@ class Batch:
         keys: Iterable[Any] | None = None,
         **more: Any,
     ):
-        """keys: of each request the slot of each token, the new ones last; or req_to_token, req_pool_indices and
-        seq_lens. q_lens: the new tokens of each request, where the mode does not imply them, or with keys prefix_lens:
-        the others. more: of _core.batch_new."""
+        """mode       "extend" (prefill), "decode", "mixed", "idle", "target_verify", "draft_extend", "draft_extend_v2",
+                   "draft_decode", "split_prefill", "dllm_extend", "prebuilt": `shadowgraph list modes` explains them
+        page_size  tokens of a page, a power of two
+        keys       of each request the slot of each token, the new ones last; or req_to_token, req_pool_indices and
+                   seq_lens. A slot is page * page_size + the place in the page
+        q_lens     the new tokens of each request, where the mode does not imply them; or with keys prefix_lens, the others
+        more       pool_pages, out_cache_loc, positions, full_to_swa, encoder_lens, custom_mask, topk, num_steps,
+                   num_draft_tokens and others of _core.batch_new
+
+        Raises ShadowgraphError for numbers that contradict each other, ValueError for a mode that there is not.
+        """
         if keys is not None:
-            rows = [_list(row) for row in keys]
+            rows = [_list(row) for row in _rows("keys", keys)]
             more["keys"] = [slot for row in rows for slot in row]
             more["key_indptr"] = [0]
             for row in rows:
                 more["key_indptr"].append(more["key_indptr"][-1] + len(row))
             if prefix_lens is not None:
-                news = [len(row) - n for row, n in zip(rows, _list(prefix_lens), strict=True)]
+                prefix_lens = _list(prefix_lens)
+                _check_rows("prefix_lens", prefix_lens, "keys", rows)
+                news = [len(row) - n for row, n in zip(rows, prefix_lens)]
                 q_lens = news if q_lens is None else _list(q_lens)
                 if q_lens != news:
-                    raise ValueError(f"Batch: q_lens are {q_lens}, expected {news}: the keys behind prefix_lens")
+                    raise refused("len.q_extent", "q_lens", -1, f"{news}: the keys behind prefix_lens", q_lens)
+        elif more.get("req_to_token") is None:
+            raise TypeError("Batch: keys are missing, or req_to_token with req_pool_indices and seq_lens")
         elif prefix_lens is not None:
             raise ValueError("Batch: prefix_lens are for keys; a table has seq_lens")
         self.choices = ""
@@ -85,9 +111,11 @@ class Batch:
     ) -> Batch:
         """pages: of each request its page ids. kv_lens: its tokens, the new ones counted."""
         keys = []
-        for row, kv_len in zip(map(_list, pages), _list(kv_lens), strict=True):
-            if kv_len > len(row) * page_size:
-                raise ValueError(f"from_pages: {kv_len} tokens are more than {len(row)} pages of {page_size} hold")
+        rows, lens = [_list(row) for row in _rows("pages", pages)], _list(kv_lens)
+        _check_rows("kv_lens", lens, "pages", rows)
+        for i, (row, kv_len) in enumerate(zip(rows, lens)):
+            if kv_len > (most := len(row) * page_size):
+                raise refused("len.kv_extent", "kv_lens", i, f"at most {most}, the tokens of {len(row)} pages of {page_size}", kv_len)
             keys.append([row[i // page_size] * page_size + i % page_size for i in range(kv_len)])
         return cls(mode, keys=keys, q_lens=q_lens, page_size=page_size, **more)
 

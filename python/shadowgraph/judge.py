@@ -10,6 +10,15 @@ from .batch import Batch
 from .report import Report
 
 
+def given(arrays: Mapping[str, Any], **by_role: Mapping[str, Any]) -> dict[str, Any]:
+    """The arrays that are not None. ValueError: an option by role speaks of a role that is not among the arrays."""
+    for option, values in by_role.items():
+        for role in values:
+            if role not in arrays:
+                raise ValueError(f"{option} has {role!r}, expected a role of this call: {', '.join(arrays) or 'it has none'}")
+    return {role: array for role, array in arrays.items() if array is not None}
+
+
 def check(
     batch: Batch,
     *,
@@ -21,22 +30,28 @@ def check(
     engine: str | None = None,
     **arrays: Any,
 ) -> Report:
-    """Judges arrays and numbers by what they tell of the batch, and the batch itself.
+    """Judges the batch itself, and arrays and numbers by what they tell of it. Without arrays only the batch.
 
     Names of arrays are roles: kv_lens, q_lens, cu_seqlens_q, cu_seqlens_k, page_table, kv_indptr, kv_indices,
-    last_page_len, slots, custom_mask, max_seqlen_q, max_seqlen_k, and others of `shadowgraph list fields laws`. Rows
-    behind the batch's are padding. None is left out.
+    last_page_len, slots, positions, custom_mask, max_seqlen_q, max_seqlen_k, and others of `shadowgraph list fields laws`.
+    Their values are judged, whatever integers hold them: a Guard sees a dtype that changes. None is left out.
 
-    units            tokens of an array's column or entry: 1, or a page's, which is usual
+    Rows behind the batch's are padding. The kernel runs as many rows as the first of cu_seqlens_q, q_lens, kv_lens,
+    kv_indptr, cu_seqlens_k has: an array with fewer is a finding, one with more is the buffer of a larger batch.
+
+    units            tokens of an element of page_table or kv_indices: 1 (a slot) or page_size (a page), which is usual
     names            what an array is called in findings, if not by its role
     max_context_len  tokens of a request, drafts aside; 0: not known
-    window_left      of layers with a window; -1: none
-    pad_kv_lens      least and most kv_lens of padding
-    engine           whose padding it is: "any", "sglang", "sglang_npu"
+    window_left      keys that layers with a window see before the query; -1: no layer has one
+    pad_kv_lens      the least and the most that kv_lens of padding may be
+    engine           whose padding it is: "any" (None), "sglang", "sglang_npu"; `shadowgraph list engines` explains them
 
     Raises ShadowgraphError for what cannot be judged, such as an unknown role.
     """
-    values = [(role, array, units.get(role, 0), names.get(role)) for role, array in arrays.items() if array is not None]
+    if not isinstance(batch, Batch):
+        raise TypeError(f"check: batch is a {type(batch)}, expected a shadowgraph.Batch")
+    arrays = given(arrays, units=units, names=names)
+    values = [(role, array, units.get(role, 0), names.get(role)) for role, array in arrays.items()]
     handle = _core.check(
         batch._handle,
         values,

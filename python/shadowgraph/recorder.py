@@ -15,7 +15,8 @@ from . import _core
 from ._copies import Copies, Finish, on_device
 from .adapters.flashinfer import Plans
 from .batch import Batch
-from .report import Report
+from .judge import given
+from .report import Report, ShadowgraphError
 
 Phase = Literal["eager", "capture", "replay"]
 
@@ -30,6 +31,16 @@ def _capturing() -> bool:
     """Whether a graph is being captured: then nothing may wait for the device."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
+
+
+def _config(max_context_len: int, window_left: int, pad_kv_lens: tuple[int, int], engine: str | None) -> dict[str, int | str]:
+    """Options of shadowgraph.check as a line of traces says them."""
+    config: dict[str, int | str] = {"padding_len": pad_kv_lens[0], "max_padding_len": pad_kv_lens[1]}
+    if max_context_len:
+        config["max_context_len"] = max_context_len
+    if window_left != -1:
+        config["window"] = window_left
+    return config if engine is None else config | {"engine": engine}
 
 
 class Recorder:
@@ -92,16 +103,28 @@ class Recorder:
         id: str | None = None,
         units: Mapping[str, int] = {},
         names: Mapping[str, str] = {},
+        max_context_len: int = 0,
+        window_left: int = -1,
+        pad_kv_lens: tuple[int, int] = (0, 1),
+        engine: str | None = None,
         config: Mapping[str, int | str] = {},
         **arrays: Any,
-    ) -> Report | None:
-        """Records and judges a step: arrays by role, with units and names, as shadowgraph.check has them. phase: of a
-        graph "capture" or "replay", whose rows behind the batch's are padding. config: other keys of docs/traces.md.
+    ) -> Report:
+        """Records and judges a step: arrays by role and options as shadowgraph.check has them.
 
-        Returns what was found, or None where nothing was recorded, `skipped` says why if it is not `every`, or where
-        arrays are on a device: then `report` has it after wait()."""
-        due = self.is_due(*arrays.values())
-        return self.record_due(batch, phase, names, arrays, id=id, units=units, config=config) if due else None
+        phase   "eager", or of a graph "capture" or "replay". Rows behind the batch's are padding
+        id      its name in findings and in the file; else step0, step1 ...
+        config  other keys of docs/traces.md, such as padding_page
+
+        Never raises. Returns what was found. A step that could not be recorded is a finding, too (and in `skipped`); where
+        nothing is judged, or not yet, the report's `not_judged` says why: the step is not due, a graph is being captured, or
+        its arrays are on a device. `report` has the findings of those, too.
+        """
+        every = self._every or _EVERY_ON_DEVICE
+        if not self.is_due(*arrays.values()):
+            return Report(None, not_judged=f"only one of every {every} steps is recorded")
+        options = (max_context_len, window_left, pad_kv_lens, engine)
+        return self.record_due(batch, phase, names, arrays, id=id, units=units, options=options, config=config)
 
     def record_due(
         self,
@@ -112,29 +135,32 @@ class Recorder:
         *,
         id: str | None = None,
         units: Mapping[str, int] = {},
+        options: tuple[int, int, tuple[int, int], str | None] = (0, -1, (0, 1), None),
         config: Mapping[str, int | str] = {},
-    ) -> Report | None:
-        """The same of a step that is_due() has counted, for adapters."""
-        name = id or self.last_name()
-        report: Report | None = self.copied(
-            name, arrays, lambda host: self._record(batch, phase, name, units, names, config, host)
-        )
+    ) -> Report:
+        """The same of a step that is_due() has counted, for adapters. options: those of step, in its order."""
+        name, keys = id or self.last_name(), _config(*options) | dict(config)
+        report: Report = self.copied(name, arrays, lambda host: self._record(batch, phase, name, units, names, keys, host))
         return report
 
     def copied(self, name: str, values: Mapping[str, Any], finish: Finish) -> Any:
-        """finish(values on the host), and what it returns; None of values on a device, which a thread finishes, and in a
-        capture, when nothing may be read. name: of the step."""
+        """finish(values on the host), and what it returns; of values on a device, which a thread finishes, a report that says
+        so, as in a capture, when nothing may be read. name: of the step."""
+        capturing = Report(None, not_judged="a CUDA graph is being captured: its arrays cannot be read now")
         try:
             if not any(map(on_device, values.values())):
-                return None if _capturing() else finish(values)
+                return capturing if _capturing() else finish(values)
             with self._no_capture:
                 if self._captures or _capturing():
-                    return None
-                if not self._copies.take(values, lambda host: self._finish(name, host, finish)):
-                    self.skip(name, "too many steps are waiting for their copies")
+                    return capturing
+                if self._copies.take(values, lambda host: self._finish(name, host, finish)):
+                    return Report(None, not_judged="its arrays are on a device: the recorder's report has it when they have arrived")
+            raise RuntimeError("too many steps are waiting for their copies")
         except Exception as error:
             self.skip(name, error)
-        return None
+            report = error.report if isinstance(error, ShadowgraphError) else None
+            why = f"not recorded: {type(error).__name__}: {error}"
+            return report or Report(_core.report_new([("skip.bad_input", name, -1, -1, "", why)]))
 
     def _finish(self, name: str, host: Mapping[str, Any], finish: Finish) -> None:
         try:
@@ -195,7 +221,7 @@ class Recorder:
     def skip(self, name: str, why: object) -> None:
         """Notes what is not recorded; the first reason of a name stays."""
         if len(self.skipped) < _MOST_REPORTS:
-            self.skipped.setdefault(name, str(why) or type(why).__name__)
+            self.skipped.setdefault(name, str(why).partition("\n")[0] or type(why).__name__)
 
     def _record(
         self,
@@ -207,27 +233,18 @@ class Recorder:
         config: Mapping[str, int | str],
         arrays: Mapping[str, Any],
     ) -> Report:
+        arrays = given(arrays, units=units, names=names)
         step = _core.step_new("laws", batch.mode, phase)
         _core.step_id(step, name)
         _core.step_batch(step, batch._handle)
-        for key, value in ({"padding_len": 0, "max_padding_len": 1} | dict(config)).items():
+        for key, value in config.items():
             _core.step_config(step, key, value)
-        values: list[tuple[Any, ...]] = []
         for role, array in arrays.items():
-            if array is None:
-                continue
             law_name = _SLOT_FIELDS.get(role, role) if units.get(role) == 1 else _FIELDS.get(role, role)
             field = names.get(role, role)
-            if field != law_name:
-                _core.step_role(step, field, law_name)
-            values.append((role, array, units.get(role, 0), field))
-            _core.step_field(step, field, values[-1][1])
-        self._write(_core.step_line(step))
-        if config or phase == "capture":
-            handle = _core.step_judge(step)
-        else:  # the same laws in a tenth of the time, which step_judge spends on notes about what is not read
-            handle = _core.check(batch._handle, values)
-        return self._judged(name, handle)
+            _core.step_role(step, field, law_name)
+            _core.step_field(step, field, array)
+        return self._judged(name, step)
 
     def record_line(
         self,
@@ -249,11 +266,13 @@ class Recorder:
             _core.step_input(step, key, value)
         for key, value in fields.items():
             _core.step_field(step, key, value)
-        self._write(_core.step_line(step))
-        return self._judged(name, _core.step_judge(step))
+        return self._judged(name, step)
 
-    def _judged(self, name: str, handle: _core.ReportHandle | None) -> Report:
+    def _judged(self, name: str, step: _core.StepHandle) -> Report:
+        """What is refused is not written."""
+        handle = _core.step_judge(step)
         report = Report(handle)
+        self._write(_core.step_line(step))
         with self._lock:
             self.steps += 1
         self.found(name, report)

@@ -33,13 +33,14 @@ class Finding:
 
 
 class Report:
-    """The findings of a judge; `ok` if there are none."""
+    """The findings of a judge; `ok` if there are none. not_judged: why a recorder did not judge at all, else empty."""
 
-    __slots__ = ("findings", "_handle")
+    __slots__ = ("findings", "not_judged", "_handle")
     findings: list[Finding]
 
-    def __init__(self, handle: _core.ReportHandle | None):
+    def __init__(self, handle: _core.ReportHandle | None, not_judged: str = ""):
         self._handle = handle
+        self.not_judged = not_judged
         self.findings = [
             Finding(id, title, mend, field, index, expected, got, tuple(refs.split()), text, severity, row, col, tuple(as_if.splitlines()))
             for id, title, mend, field, index, expected, got, refs, text, severity, row, col, as_if in _core.report_findings(handle)
@@ -60,17 +61,22 @@ class Report:
             raise ShadowgraphError(self)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.findings)) or "clean"
+        unsaid = f"not judged: {self.not_judged}" if self.not_judged else "clean"
+        return "\n".join(map(str, self.findings)) or unsaid
 
     def __repr__(self) -> str:
-        return f"<Report: {len(self.findings)} findings>" if self.findings else "<Report: clean>"
+        return f"<Report: {len(self.findings)} findings>" if self.findings else f"<Report: {self}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Report stays in its process: send report.to('json') or report.findings")
 
 
 class ShadowgraphError(AssertionError, RuntimeError):
-    """A call refused its input, or a judge found something; `report` and `findings` say what."""
+    """A call refused its input, or a judge found something; `report` and `findings` say what.
+
+    Input is what arrays, lengths and other numbers say, and which role they have. An argument that does not exist, a word
+    that is no choice, or a value of another kind is a TypeError or ValueError, as everywhere in Python.
+    """
 
     def __init__(self, report: Report | str):
         super().__init__(str(report))
@@ -82,6 +88,11 @@ class ShadowgraphError(AssertionError, RuntimeError):
 
     def __reduce__(self) -> tuple[type[ShadowgraphError], tuple[str]]:
         return ShadowgraphError, (str(self),)
+
+
+def refused(law: str, field: str, row: int, expected: str, got: object) -> ShadowgraphError:
+    """The error of one finding."""
+    return refusal(_core.report_new([(law, field, row, -1, expected, str(got))]))
 
 
 def refusal(handle: _core.ReportHandle | None) -> ShadowgraphError:

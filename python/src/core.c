@@ -30,13 +30,19 @@ bool report_of(PyObject* handle, sg_report** report) {
   return handle == Py_None || *report != NULL;
 }
 
-/* Sets ShadowgraphError, made of the findings. */
+/* Sets the ShadowgraphError that a function of shadowgraph.report makes. */
+static void raise_made(const char* maker, const char* format, const void* of) {
+  PyObject* module = PyImport_ImportModule("shadowgraph.report");
+  PyObject* error = module == NULL ? NULL : PyObject_CallMethod(module, maker, format, of);
+  if (error != NULL) PyErr_SetObject((PyObject*)Py_TYPE(error), error);
+  Py_XDECREF(module), Py_XDECREF(error);
+}
+
+/* Of the findings. */
 static void raise_findings(sg_report* report) {
   PyObject* handle = report_handle(report);
-  PyObject* module = handle == NULL ? NULL : PyImport_ImportModule("shadowgraph.report");
-  PyObject* error = module == NULL ? NULL : PyObject_CallMethod(module, "refusal", "O", handle);
-  if (error != NULL) PyErr_SetObject((PyObject*)Py_TYPE(error), error);
-  Py_XDECREF(handle), Py_XDECREF(module), Py_XDECREF(error);
+  if (handle != NULL) raise_made("refusal", "O", handle);
+  Py_XDECREF(handle);
 }
 
 bool succeeded(const char* function, sg_status status, sg_report* report) {
@@ -50,6 +56,8 @@ bool succeeded(const char* function, sg_status status, sg_report* report) {
     sg_report_free(report);
   } else if (report != NULL) {
     raise_findings(report);
+  } else if (status == SG_BAD_INPUT) { /* of a call that hands out no report */
+    raise_made("ShadowgraphError", "s", sg_last_error());
   } else {
     PyErr_Format(PyExc_ValueError, "%s: %s", function, sg_last_error());
   }
@@ -147,7 +155,10 @@ static PyObject* isa(PyObject* module, PyObject* unused) {
 static PyObject* set_isa(PyObject* module, PyObject* name) {
   (void)module;
   const char* text = PyUnicode_AsUTF8AndSize(name, NULL);
-  return text == NULL ? NULL : done("set_isa", sg_set_isa(text));
+  if (text == NULL) return NULL;
+  if (sg_set_isa(text) == SG_OK) return Py_NewRef(Py_None);
+  PyErr_Format(PyExc_ValueError, "set_isa: %s", sg_last_error());
+  return NULL;
 }
 
 static PyObject* version(PyObject* module, PyObject* unused) {

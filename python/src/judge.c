@@ -52,12 +52,11 @@ static bool take_role_value(Call* call, PyObject* item, sg_role_value* value) {
 }
 
 static bool take_check(Call* call, Check* c, PyObject* values, sg_role_value* taken) {
-  if (c->pad_kv_lens != NULL &&
-      (!PyTuple_Check(c->pad_kv_lens) ||
-       !PyArg_ParseTuple(c->pad_kv_lens, "ii:pad_kv_lens", &c->options.pad_kv_least,
-                         &c->options.pad_kv_most))) {
-    if (!PyErr_Occurred())
-      PyErr_SetString(PyExc_TypeError, "check: pad_kv_lens is no tuple of two numbers");
+  PyObject* pad = c->pad_kv_lens;
+  if (pad != NULL && (!PyTuple_Check(pad) || PyTuple_Size(pad) != 2 ||
+                      !PyArg_ParseTuple(pad, "ii:pad_kv_lens", &c->options.pad_kv_least,
+                                        &c->options.pad_kv_most))) {
+    PyErr_Format(PyExc_TypeError, "check: pad_kv_lens is %R, expected a tuple (least, most)", pad);
     return false;
   }
   for (Py_ssize_t i = 0; i < PyTuple_Size(values); ++i)

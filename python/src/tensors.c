@@ -229,13 +229,21 @@ static bool read_dlpack(View* view, PyObject* object, const Want* want) {
   return true;
 }
 
+/* Says which argument's element is no number. */
+static bool refuse_element(PyObject* element, int64_t at, const Want* want) {
+  if (PyErr_ExceptionMatches(PyExc_TypeError))
+    PyErr_Format(PyExc_TypeError, "%s: %s holds %R at place %lld, expected %s", want->function,
+                 want->name, element, (long long)at, want->list == 'f' ? "a number" : "an integer");
+  return false;
+}
+
 static bool put_number(View* view, int64_t at, PyObject* number, const Want* want) {
   if (want->list == 'f') {
     ((float*)view->numbers)[at] = (float)PyFloat_AsDouble(number);
-    return !PyErr_Occurred();
+    return !PyErr_Occurred() || refuse_element(number, at, want);
   }
   const long long value = PyLong_AsLongLong(number);
-  if (PyErr_Occurred()) return false;
+  if (PyErr_Occurred()) return refuse_element(number, at, want);
   if (want->list == 'l')
     ((int64_t*)view->numbers)[at] = value;
   else if (value < INT32_MIN || value > INT32_MAX)

@@ -78,10 +78,17 @@ std::optional<ForwardMode> mode_of(const char* name) {
   return std::nullopt;
 }
 
-std::string all_modes() {
-  std::string names;
+std::vector<std::string> all_modes() {
+  std::vector<std::string> names;
   for (int i = 0; i < kNumForwardModes; ++i)
-    names += (i == 0 ? "" : ", ") + std::string(name_of(static_cast<ForwardMode>(i)));
+    names.emplace_back(name_of(static_cast<ForwardMode>(i)));
+  return names;
+}
+
+template <class Map>
+std::vector<std::string> names_of(const Map& named) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : named) names.push_back(name);
   return names;
 }
 
@@ -112,17 +119,24 @@ class BatchReader {
       read_table();
     if (p_.page_size < 1 || !std::has_single_bit(static_cast<uint32_t>(p_.page_size)))
       reader_.fail("pool.shape", "page_size", "a power of two", std::to_string(p_.page_size));
+    if (p_.pool_pages < 0)
+      reader_.fail("pool.shape", "pool_pages", ">= 0", std::to_string(p_.pool_pages));
     if (status_.ok()) status_ = in_words_of_c(validate(step_.batch()));
     if (status_.ok()) add_slots();
     return std::move(step_);
   }
 
  private:
-  static Status in_words_of_c(Status status) {
+  Status in_words_of_c(Status status) const {
     for (Finding& f : status.findings()) {
       if (f.where.field == "extend_lens") f.where.field = "q_lens";
       if (f.where.field == "spec.step") f.where.field = "draft_step";
       if (f.where.field == "spec.num_draft_tokens") f.where.field = "num_draft_tokens";
+      if (f.where.field == "seq_lens" && p_.keys != nullptr)
+        f.where.field = "keys", f.got += " tokens";
+      if (f.id != LawId("len.batch").law().id) continue;
+      f.expected += ", one for each request";
+      f.got = f.got == "0" ? "missing" : "a list of " + f.got;
     }
     return status;
   }
@@ -192,9 +206,10 @@ sg_status sg_batch_new(const sg_batch_params* params, sg_batch** batch, sg_repor
     sg_batch_params p;
     if (!take("params", params, &p)) return SG_USAGE;
     const std::optional<ForwardMode> mode = mode_of(p.mode);
-    if (!mode) return fail(SG_USAGE, "params.mode is none of " + all_modes());
+    if (!mode) return fail_word("params.mode", p.mode == nullptr ? "NULL" : p.mode, all_modes());
     if (p.seq_lens_kind < SG_LENS_USUAL || p.seq_lens_kind > SG_LENS_PREFIX)
-      return fail(SG_USAGE, "params.seq_lens_kind is none of SG_LENS_USUAL to SG_LENS_PREFIX");
+      return fail_word("params.seq_lens_kind", std::to_string(p.seq_lens_kind),
+                       {"SG_LENS_USUAL (0)", "SG_LENS_FULL (1)", "SG_LENS_PREFIX (2)"});
     Status status;
     Step step = BatchReader(p, *mode, &status).read();
     if (status.ok())
@@ -216,7 +231,7 @@ sg_status sg_batch_number(const sg_batch* batch, const char* name, int64_t* out)
     if (batch == nullptr || name == nullptr || out == nullptr)
       return fail(SG_USAGE, "batch, name or out is NULL");
     const auto it = batch->numbers.find(name);
-    if (it == batch->numbers.end()) return fail(SG_USAGE, "name is no number of a batch");
+    if (it == batch->numbers.end()) return fail_word("name", name, names_of(batch->numbers));
     *out = it->second;
     return SG_OK;
   });
@@ -227,7 +242,7 @@ sg_status sg_batch_array(const sg_batch* batch, const char* name, DLTensor* out)
     if (batch == nullptr || name == nullptr || out == nullptr)
       return fail(SG_USAGE, "batch, name or out is NULL");
     const auto it = batch->arrays.find(name);
-    if (it == batch->arrays.end()) return fail(SG_USAGE, "name is no array of a batch");
+    if (it == batch->arrays.end()) return fail_word("name", name, names_of(batch->arrays));
     const sg_batch::Array& array = it->second;
     // DLPack has no constant tensors; the header says that these are.
     *out = {const_cast<void*>(array.data),

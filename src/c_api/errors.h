@@ -7,7 +7,9 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "shadowgraph.h"
 #include "shadowgraph/status.h"
@@ -16,6 +18,11 @@ namespace shadowgraph::c_api {
 
 /// Keeps the text for sg_last_error, cut where it is too long, and returns the status.
 sg_status fail(sg_status status, std::string_view what) noexcept;
+
+/// SG_USAGE: a word that the call does not know. "params.mode is Decode; did you mean decode?,
+/// expected one of extend, decode, ..."
+sg_status fail_word(const char* member, std::string_view word,
+                    const std::vector<std::string>& known);
 
 /// SG_OK of a Status that is ok. Else the report gets its findings if the caller wants one; the
 /// status is `wrong`, or SG_INTERNAL if memory ran out.

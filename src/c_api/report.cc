@@ -12,6 +12,7 @@
 
 #include "c_api/errors.h"
 #include "core/laws.h"
+#include "core/nearest.h"
 #include "shadowgraph/attention/attention.h"
 #include "shadowgraph/version.h"
 
@@ -43,6 +44,12 @@ sg_status fail(sg_status status, std::string_view what) noexcept {
   std::memcpy(last_error, what.data(), size);
   last_error[size] = 0;
   return status;
+}
+
+sg_status fail_word(const char* member, std::string_view word,
+                    const std::vector<std::string>& known) {
+  return fail(SG_USAGE, std::string(member) + " is " + std::string(word) +
+                            did_you_mean(word, known) + ", expected " + one_of(known));
 }
 
 sg_status hand_out(const Status& findings, sg_status wrong, sg_report** report) {
@@ -135,10 +142,13 @@ const char* sg_report_text(const sg_report* report, const char* format) {
   c_api::guarded(nullptr, [&] {
     thread_local std::unique_ptr<sg_report> clean;
     if (report == nullptr && clean == nullptr) clean = std::make_unique<sg_report>();
-    const std::string* whole =
-        format == nullptr ? nullptr : (report == nullptr ? clean.get() : report)->rendered(format);
-    if (whole == nullptr)
-      return c_api::fail(SG_USAGE, "format is none of text, json, junit, sarif, github, html");
+    if (format == nullptr) return c_api::fail(SG_USAGE, "format is NULL");
+    const std::string* whole = (report == nullptr ? clean.get() : report)->rendered(format);
+    if (whole == nullptr) {
+      std::vector<std::string> known;
+      for (const auto& [value, name] : formats()) known.emplace_back(name);
+      return c_api::fail_word("format", format, known);
+    }
     text = whole->c_str();
     return sg_status{SG_OK};
   });
@@ -166,7 +176,9 @@ sg_status sg_report_finding(sg_report** report, const char* id, const char* fiel
         got == nullptr)
       return c_api::fail(SG_USAGE, "report, or a text, is NULL");
     const Law* law = find_law(id);
-    if (law == nullptr) return c_api::fail(SG_USAGE, "id is none of `shadowgraph list laws`");
+    if (law == nullptr)
+      return c_api::fail(SG_USAGE,
+                         "id is " + std::string(id) + ", expected one of `shadowgraph list laws`");
     const auto axis = [](int64_t n) { return n < 0 ? std::nullopt : std::optional<int64_t>(n); };
     Finding finding;
     finding.id = law->id, finding.title = law->sentence, finding.severity = law->severity;

@@ -7,6 +7,7 @@
 #include "c_api/errors.h"
 #include "c_api/report.h"
 #include "c_api/tensors.h"
+#include "check/traces/trace_names.h"
 #include "check/traces/traces.h"
 #include "io/file.h"
 #include "io/strict_json.h"
@@ -38,6 +39,7 @@ Status set_head(JsonValue::Object head, sg_step* step) {
   document.root.value = std::move(root);
   TraceLine line;
   Status status = read_trace_line(document, "step", 1, &line);
+  for (Finding& f : status.findings()) f.where.row.reset();  // it is in no file
   if (!status.ok()) return status;
   TraceLine& old = step->line;
   old.line = line.line, old.id = line.id, old.backend = line.backend, old.mode = line.mode,
@@ -59,6 +61,12 @@ sg_status set_member(sg_step* step, const char* in, const char* key, JsonValue v
       std::get<JsonValue::Object>(head[in].value)[key] = std::move(value);
     return hand_out(set_head(std::move(head), step), SG_BAD_INPUT, nullptr);
   });
+}
+
+/// SG_OK, or a key of `config` that no trace has.
+sg_status know_config(const char* key) {
+  if (key == nullptr || is_trace_key("config", key)) return SG_OK;
+  return fail_word("key", key, names_of_keys("config"));
 }
 
 sg_status set_text(sg_step* step, const char* in, const char* key, const char* text) {
@@ -132,6 +140,8 @@ sg_status hand_out(TraceVerdict verdict, const TraceLine& line, sg_report** repo
   TraceVerdict skipped = verdict;
   skipped.left_out.clear();
   for (Finding& f : passed_over(line, skipped)) verdict.findings.add(std::move(f));
+  for (Finding& f : verdict.findings.findings())
+    if (f.id == "io.line") f.where.row.reset();  // it is in no file
   sg_report* made = nullptr;
   const sg_status status = hand_out_verdict(verdict.findings, report == nullptr ? nullptr : &made);
   std::unique_ptr<sg_report> owned(made);
@@ -168,6 +178,7 @@ sg_status sg_step_new(const char* backend, const char* mode, const char* phase, 
 sg_status sg_step_id(sg_step* step, const char* id) { return set_text(step, nullptr, "id", id); }
 
 sg_status sg_step_config(sg_step* step, const char* key, int64_t value) {
+  if (know_config(key) != SG_OK) return SG_USAGE;
   const JsonValue number = value < 0 ? JsonValue{value} : JsonValue{static_cast<uint64_t>(value)};
   const sg_status status = set_member(step, "config", key, number);
   if (status != SG_BAD_INPUT || value < 0 || value > 1) return status;
@@ -176,7 +187,7 @@ sg_status sg_step_config(sg_step* step, const char* key, int64_t value) {
 }
 
 sg_status sg_step_config_text(sg_step* step, const char* key, const char* text) {
-  return set_text(step, "config", key, text);
+  return know_config(key) == SG_OK ? set_text(step, "config", key, text) : SG_USAGE;
 }
 
 sg_status sg_step_role(sg_step* step, const char* field, const char* role) {
@@ -248,7 +259,7 @@ sg_status sg_step_exception(sg_step* step, const char* type, const char* message
 sg_status sg_step_judge(const sg_step* step, sg_report** report) {
   return guarded(report, [&]() -> sg_status {
     if (step == nullptr) return fail(SG_USAGE, "step is NULL");
-    return hand_out(judge_trace(step->line), step->line, report);
+    return hand_out(judge_fields(step->line), step->line, report);
   });
 }
 

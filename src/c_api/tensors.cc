@@ -12,6 +12,8 @@ namespace shadowgraph::c_api {
 namespace {
 
 constexpr uint8_t kBoolCode = 6, kE4M3Code = 10, kE5M2Code = 12;  // behind DLPack 0.6's
+constexpr const char* kDTypes =
+    "float32, float16, bfloat16, float8 (e4m3fn, e5m2), float64, int8, int32, int64, uint8 or bool";
 constexpr int kHostDevices[] = {kDLCPU, kDLCUDAHost};
 
 template <class T>
@@ -21,9 +23,28 @@ constexpr DType kElement<int64_t> = DType::kI64;
 template <>
 constexpr DType kElement<float> = DType::kF32;
 
+/// "int16", "float64 in vectors of 4"
 std::string described(const DLDataType& type) {
-  return "code " + std::to_string(type.code) + ", " + std::to_string(type.bits) + " bits, " +
-         std::to_string(type.lanes) + " lanes";
+  static constexpr std::pair<uint8_t, const char*> kNames[] = {
+      {kDLInt, "int"},       {kDLUInt, "uint"},       {kDLFloat, "float"},
+      {kDLBfloat, "bfloat"}, {kDLComplex, "complex"}, {kBoolCode, "bool"}};
+  const auto* const known =
+      std::ranges::find(kNames, type.code, &std::pair<uint8_t, const char*>::first);
+  if (known == std::end(kNames))
+    return "another type (DLPack's code " + std::to_string(type.code) + ")";
+  const std::string name = known->second + std::to_string(type.bits);
+  return type.lanes == 1 ? name : name + " in vectors of " + std::to_string(type.lanes);
+}
+
+/// "on a CUDA device"
+std::string described_device(int device) {
+  static constexpr std::pair<int, const char*> kNames[] = {
+      {2, "a CUDA device"},    {4, "an OpenCL device"}, {7, "a Vulkan device"},
+      {8, "a Metal device"},   {10, "a ROCm device"},   {13, "CUDA's managed memory"},
+      {14, "a oneAPI device"}, {16, "a Hexagon device"}};
+  const auto* const known = std::ranges::find(kNames, device, &std::pair<int, const char*>::first);
+  if (known != std::end(kNames)) return std::string("on ") + known->second;
+  return "on a device of another kind (DLPack's " + std::to_string(device) + ")";
 }
 
 /// Elements of the axes from `axis` on, which begin at `data`.
@@ -101,7 +122,7 @@ bool TensorReader::sized(const char* name, const DLTensor& t, int least, int mos
   const auto axes = [](int n) { return std::to_string(n) + (n == 1 ? " axis" : " axes"); };
   if (t.ndim < least || t.ndim > most) {
     const std::string range = least == most ? "" : std::to_string(least) + " to ";
-    fail("input.shape", name, range + axes(most), axes(t.ndim));
+    fail("input.shape", name, range + axes(most), "a tensor of " + axes(t.ndim));
     return false;
   }
   if (t.shape == nullptr && t.ndim > 0) {
@@ -129,8 +150,7 @@ bool TensorReader::located(const char* name, const DLTensor& t, size_t element_s
   int device = 0;  // newer numbers are outside DLPack 0.6's enum
   std::memcpy(&device, &t.device.device_type, sizeof device);
   if (device != kHostDevices[0] && device != kHostDevices[1]) {
-    fail("input.device", name, "device 1 (the CPU) or 3 (its memory for CUDA)",
-         std::to_string(device));
+    fail("input.device", name, "memory of the CPU: copy it there", described_device(device));
     return false;
   }
   for (int i = 0; i < t.ndim; ++i)
@@ -153,7 +173,7 @@ TensorView TensorReader::need(const char* name, const DLTensor* t, int rank) {
     return {};
   }
   const std::optional<DType> dtype = dtype_of(t->dtype);
-  if (!dtype) fail("input.dtype", name, "a type of docs/c.md, one lane", described(t->dtype));
+  if (!dtype) fail("input.dtype", name, kDTypes, described(t->dtype));
   if (!sized(name, *t, rank, rank)) return {};
   TensorView view;
   view.dtype = dtype.value_or(DType::kU8);
@@ -175,8 +195,7 @@ TensorReader::Integers TensorReader::integers(const char* name, const DLTensor* 
     return {};
   }
   const IntegerType* type = integer_type_of(t->dtype);
-  if (type == nullptr)
-    fail("input.dtype", name, "integers or truths, one lane", described(t->dtype));
+  if (type == nullptr) fail("input.dtype", name, "integers or bool", described(t->dtype));
   constexpr int kMostAxes = 4;
   std::byte* data = nullptr;
   if (!sized(name, *t, 0, kMostAxes) ||

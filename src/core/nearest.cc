@@ -53,4 +53,10 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
   return meant.empty() ? "" : "; did you mean " + meant[0] + "?";
 }
 
+std::string one_of(const std::vector<std::string>& names) {
+  std::string all = "one of ";
+  for (const std::string& name : names) all += (&name == names.data() ? "" : ", ") + name;
+  return all;
+}
+
 }  // namespace shadowgraph

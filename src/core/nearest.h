@@ -14,4 +14,7 @@ std::vector<std::string> nearest(std::string_view text, const std::vector<std::s
 /// "; did you mean page_size?" of the nearest, or nothing.
 std::string did_you_mean(std::string_view text, const std::vector<std::string>& names);
 
+/// "one of extend, decode, mixed"
+std::string one_of(const std::vector<std::string>& names);
+
 }  // namespace shadowgraph

@@ -24,9 +24,9 @@ std::string Explanation::to_string() const {
 std::string Finding::to_string() const {
   std::string s = id + ": ";
   if (!case_id.empty()) s += case_id + ": ";
-  s += where.field + where.index();
-  s += " is " + got + ", expected " + expected;
-  return s;
+  const std::string place = where.field + where.index();
+  if (expected.empty()) return s + (place.empty() ? "" : place + ": ") + got;
+  return s + place + " is " + got + ", expected " + expected;
 }
 
 Status Status::out_of_memory() noexcept {

@@ -69,8 +69,9 @@ Json location_of(const Finding& f, const Evidence* evidence) {
 
 Json result_of(const Finding& f, const Evidence* evidence, size_t rule) {
   Json j{{"ruleId", f.id}, {"ruleIndex", rule}, {"level", name_of(f.severity)}};
-  std::string message = f.title + '\n' + place_of(f) + " is " + f.got;
-  if (!f.expected.empty()) message += ", expected " + f.expected;
+  const bool expects = !f.expected.empty();
+  std::string message = f.title + '\n' + place_of(f) + (expects ? " is " : ": ") + f.got;
+  if (expects) message += ", expected " + f.expected;
   j["message"] = text(message);
   if (Json location = location_of(f, evidence); !location.empty())
     j["locations"] = Json::array({std::move(location)});

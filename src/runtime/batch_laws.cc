@@ -14,14 +14,25 @@ void check_columns(const LiveColumns& columns, int64_t page_size, const Engine& 
   if (engine.reserved_page) right += ", not of page " + std::to_string(*engine.reserved_page);
   judged("pool.slot", std::ssize(columns.slots) - columns.first);
   judged("pool.page", std::max<int64_t>(0, columns.paged - columns.first));
-  for (int64_t c = columns.first; c < std::ssize(columns.slots); ++c) {
+  // Most slots follow their neighbour's, which is right: then nothing is divided.
+  bool right_before = false;
+  int64_t place = columns.first % page_size;  // in the page
+  for (int64_t c = columns.first; c < std::ssize(columns.slots); ++c, ++place) {
+    if (place == page_size) place = 0;
     const auto i = static_cast<size_t>(c);
-    const int64_t slot = columns.slots[i], offset = slot % page_size;
+    const int64_t slot = columns.slots[i];
     const auto where = [&] { return at("req_to_token", columns.row, c); };
-    if (slot < 0 || engine.is_reserved(slot, page_size) || !is_allocated(slot))
+    const bool next = place > 0 && right_before && columns.slots[i - 1] == slot - 1;
+    const bool nobodys = !next && (slot < 0 || engine.is_reserved(slot, page_size));
+    right_before = !nobodys && is_allocated(slot);
+    if (!right_before) {
       status->add(make_finding("pool.slot", where(), right, std::to_string(slot)));
-    else if (c < columns.paged && (offset != c % page_size || (offset != 0 && c > columns.first &&
-                                                               columns.slots[i - 1] != slot - 1)))
+      continue;
+    }
+    if (next || c >= columns.paged || page_size == 1) continue;
+    const bool follows = place == 0 || c == columns.first || columns.slots[i - 1] == slot - 1;
+    right_before = slot % page_size == place && follows;
+    if (!right_before)
       status->add(make_finding("pool.page", where(), "the slot after its neighbour's in the page",
                                std::to_string(slot)));
   }

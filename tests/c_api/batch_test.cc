@@ -125,7 +125,7 @@ TEST(CBatch, WhatIsWrongIsFoundAtOnce) {
   Tensor<int32_t> q_lens({2}, {6, 1});
   DLTensor q_lens_t = q_lens.dl();
   longer.params.mode = "extend", longer.params.q_lens = &q_lens_t;
-  EXPECT_EQ(longer.refused(), Found{"len.extent seq_lens"});
+  EXPECT_EQ(longer.refused(), Found{"len.extent keys"});
   Requests large;
   large.keys.values[3] = int64_t{1} << 40;
   EXPECT_EQ(large.refused(), Found{"len.overflow keys"});
@@ -286,21 +286,25 @@ TEST(CCheck, TheBatchIsJudgedToo) {
 
 TEST(CCheck, OptionsSayWhatTheBatchDoesNot) {
   Metadata m;
-  Tensor<int32_t> padded({3}, {5, 8, 3});
-  DLTensor padded_t = padded.dl();
+  Tensor<int32_t> padded({3}, {5, 8, 3}), wide({3, 2}, {2, 5, 3, 10, 0, 0});
+  DLTensor padded_t = padded.dl(), wide_t = wide.dl();
   m.values[0].values = &padded_t;
+  EXPECT_EQ(m.found(SG_FINDINGS), (Found{"len.padding kv_lens", "trace.shape page_table"}));
+  m.values[1].values = &wide_t;
   EXPECT_EQ(m.found(SG_FINDINGS), Found{"len.padding kv_lens"});
   sg_judge_options options = SG_JUDGE_INIT;
   options.pad_kv_most = 3;
   EXPECT_EQ(m.found(SG_OK, &options), Found{});
   options.engine = "no engine";
   EXPECT_EQ(m.found(SG_USAGE, &options), Found{});
+  EXPECT_STREQ(sg_last_error(),
+               "options.engine is no engine, expected one of sglang, sglang_npu, any");
 }
 
 TEST(CCheck, WhatCannotBeJudgedIsBadInput) {
   Metadata unknown;
   unknown.values[0].role = "kv_len";
-  EXPECT_EQ(unknown.found(SG_BAD_INPUT), Found{"test.options role"});
+  EXPECT_EQ(unknown.found(SG_BAD_INPUT), Found{"test.options kv_len"});
   Metadata floats;
   floats.lens_t.dtype.code = kDLFloat;
   EXPECT_EQ(floats.found(SG_BAD_INPUT), Found{"input.dtype kv_lens"});

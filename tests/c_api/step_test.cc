@@ -100,6 +100,13 @@ TEST(CStep, WhatALineMayNotSayLeavesTheStepAsItWas) {
   EXPECT_EQ(d.judged(SG_OK), Found{});
   EXPECT_EQ(sg_step_field(nullptr, "kv_lens", &real_t), SG_USAGE);
   EXPECT_EQ(sg_step_config(d.handle, nullptr, 0), SG_USAGE);
+  EXPECT_EQ(sg_step_config(d.handle, "windo", 3), SG_USAGE);
+  EXPECT_NE(std::strstr(sg_last_error(), "windo; did you mean window?"), nullptr);
+  StepHandle unknown;
+  EXPECT_EQ(sg_step_new("laws", "Decode", "eager", &unknown.handle), SG_OK);
+  sg_report* report = nullptr;
+  EXPECT_EQ(sg_step_judge(unknown.handle, &report), SG_BAD_INPUT);
+  EXPECT_EQ(taken(report), Found{"io.line mode"});
   EXPECT_EQ(sg_step_judge(nullptr, nullptr), SG_USAGE);
 }
 

@@ -9,101 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "check/step_arrays.h"
 #include "shadowgraph/engine/batch.h"
 #include "shadowgraph/testing.h"
 
 namespace shadowgraph::testing {
 namespace {
-
-using Ints = std::vector<int32_t>;
-using Longs = std::vector<int64_t>;
-using Laws = std::vector<std::string>;
-
-/// Two requests in pages of 4 slots, behind prefixes of 3 and 4 tokens: 5 keys in pages 2 and 5, 8
-/// keys in pages 3 and 10. Its arrays have two rows of padding.
-struct StepArrays {
-  Ints pool_rows = {1, 0}, seq_lens = {5, 8}, extend_lens = {2, 4};
-  Ints map = {12, 13, 14, 15, 40, 41, 42, 43,  //
-              8,  9,  10, 11, 20, 0,  0,  0};
-  ForwardMode mode = ForwardMode::kExtend;
-  Longs batch_slots, batch_positions;
-
-  Ints kv_lens = {5, 8, 0, 1}, q_lens = {2, 4, 0, 1}, cu_seqlens_q = {0, 2, 6, 6, 7};
-  Ints cu_seqlens_k = {0, 5, 13, 13, 14};
-  Ints page_table = {2, 5, 3, 10, 0, 0, 7, 0};        // [4, 2]
-  Ints slot_table = {8,  9,  10, 11, 20, -1, -1, -1,  //
-                     12, 13, 14, 15, 40, 41, 42, 43};
-  Ints kv_indptr = {0, 2, 4, 4, 5};
-  Longs kv_indices = {2, 5, 3, 10, 0};
-  Ints slot_indptr = {0, 5, 13};
-  Ints slot_indices = {8, 9, 10, 11, 20, 12, 13, 14, 15, 40, 41, 42, 43};
-  Ints last_page_len = {1, 4, 0, 1};
-  Longs slots = {11, 20, 40, 41, 42, 43, -1, 99};
-  Longs positions = {3, 4, 4, 5, 6, 7};
-  std::vector<uint8_t> mask = std::vector<uint8_t>(2 * 5 + 4 * 8, 1);
-  int64_t max_seqlen_q = 4, max_seqlen_k = 8;
-  JudgeOptions options = {.page_size = 4, .pool_pages = 32, .max_context_len = 8};
-
-  StepArrays() {
-    mask[4] = 0;  // the first query of request 0 does not see the second
-    for (size_t q = 0; q < 4; ++q)
-      for (size_t k = 5 + q; k < 8; ++k) mask[10 + q * 8 + k] = 0;
-  }
-
-  ForwardBatch batch() const {
-    ForwardBatch b;
-    b.mode = mode;
-    b.req_pool_indices = pool_rows, b.seq_lens = seq_lens;
-    if (mode == ForwardMode::kExtend) b.extend_lens = extend_lens;
-    b.req_to_token = {map, 8};
-    b.out_cache_loc = batch_slots, b.positions = batch_positions;
-    return b;
-  }
-
-  template <class T>
-  static RoleValue vector(std::string_view role, const std::vector<T>& v, int32_t unit = 0) {
-    const DType type = sizeof(T) == 8 ? DType::kI64 : sizeof(T) == 4 ? DType::kI32 : DType::kU8;
-    return {.role = role,
-            .values = ConstTensorView(v.data(), type, {std::ssize(v)}),
-            .number = {},
-            .unit = unit};
-  }
-  static RoleValue number(std::string_view role, int64_t n) {
-    return {.role = role, .values = {}, .number = n};
-  }
-  static RoleValue table(std::string_view role, const Ints& v, int64_t width, int32_t unit) {
-    return {.role = role,
-            .values = ConstTensorView(v.data(), DType::kI32, {std::ssize(v) / width, width}),
-            .number = {},
-            .unit = unit};
-  }
-
-  std::vector<RoleValue> values() const {
-    return {vector("kv_lens", kv_lens),
-            vector("q_lens", q_lens),
-            vector("cu_seqlens_q", cu_seqlens_q),
-            vector("cu_seqlens_k", cu_seqlens_k),
-            table("page_table", page_table, 2, 4),
-            table("page_table", slot_table, 8, 1),
-            vector("kv_indptr", kv_indptr),
-            vector("kv_indices", kv_indices),
-            vector("last_page_len", last_page_len),
-            vector("slots", slots),
-            vector("positions", positions),
-            vector("custom_mask", mask),
-            number("max_seqlen_q", max_seqlen_q),
-            number("max_seqlen_k", max_seqlen_k)};
-  }
-  Status judged() const { return judge(batch(), values(), options); }
-};
-
-/// "law field row col" of each finding.
-Laws laws(const Status& status) {
-  Laws s;
-  for (const Finding& f : status.findings())
-    s.push_back(f.id + ' ' + f.where.field + f.where.index());
-  return s;
-}
 
 TEST(JudgeStep, ARightStepBreaksNoLawWithPaddingAndWithout) {
   StepArrays step;
@@ -190,6 +101,26 @@ TEST(JudgeStep, PaddingIsShortAndStaysInThePoolAndIsNobodys) {
   EXPECT_EQ(step.judged().to_string(), "ok");
   step.options.pad_kv_lens = {2, 2};
   EXPECT_EQ(laws(step.judged()), Laws{"len.padding kv_lens[3]"});
+}
+
+TEST(JudgeStep, NoArrayHasFewerRowsThanTheKernelRuns) {
+  const Slip slips[] = {
+      {[](StepArrays& s) { s.cu_seqlens_q.push_back(7); },
+       {"trace.shape cu_seqlens_k", "trace.shape kv_indptr", "trace.shape last_page_len",
+        "trace.shape kv_lens", "trace.shape page_table", "trace.shape q_lens",
+        "trace.shape page_table'"}},
+      {[](StepArrays& s) { s.cu_seqlens_q.pop_back(); }, {}},
+      {[](StepArrays& s) { s.kv_lens.pop_back(); }, {"trace.shape kv_lens"}},
+      {[](StepArrays& s) { s.slot_table.resize(8 * 3); }, {"trace.shape page_table'"}},
+      {[](StepArrays& s) { s.page_table.resize(2 * 9), s.kv_lens.push_back(0); }, {}},
+      {[](StepArrays& s) { s.cu_seqlens_q[4] = 9; }, {"len.total cu_seqlens_q[4]"}},
+      {[](StepArrays& s) { s.slots.resize(6), s.cu_seqlens_q[4] = 6; }, {}},  // none of padding
+  };
+  for (const Slip& slip : slips) {
+    StepArrays step;
+    slip.change(step);
+    EXPECT_EQ(laws(step.judged()), slip.found);
+  }
 }
 
 TEST(JudgeStep, SlotsAreThoseOfTheBatchAndPaddingIsNobodysThereToo) {
@@ -291,29 +222,35 @@ TEST(JudgeStep, WhatCannotBeJudgedIsAFinding) {
     change(&value);
     return judge(step.batch(), {&value, 1}, options).to_string();
   };
-  EXPECT_EQ(with([](RoleValue* v) { v->role = "kv_len"; }),
-            "test.options: role is kv_len; did you mean kv_lens?, expected a role of judge.h");
+  EXPECT_EQ(
+      with([](RoleValue* v) { v->role = "kv_len"; }),
+      "test.options: kv_len is no role; did you mean kv_lens?, expected one of positions, "
+      "kv_lens, q_lens, prefix_lens, cu_seqlens_q, q_ends, cu_seqlens_k, kv_ends, page_table, "
+      "swa_page_table, kv_indptr, kv_indices, swa_kv_indptr, swa_kv_indices, last_page_len, "
+      "slots, swa_out_cache_loc, custom_mask, max_seqlen_q, max_seqlen_k");
   EXPECT_EQ(with([](RoleValue* v) { v->values = {}; }),
-            "input.null: kv_lens is none, expected values, or a number");
+            "input.null: kv_lens is NULL, expected an array or a number");
   EXPECT_EQ(with([](RoleValue* v) { v->values.data = nullptr; }),
-            "input.null: kv_lens is none, expected values, or a number");
+            "input.null: kv_lens is NULL, expected an array or a number");
   EXPECT_EQ(with([](RoleValue* v) { v->values.shape[0] = -1; }),
-            "input.shape: kv_lens is -1, expected sizes from 0 on");
+            "input.shape: kv_lens is of a size -1, expected a shape without negative sizes");
   EXPECT_EQ(with([&](RoleValue* v) {
               v->values = {real, DType::kF32, {2}};
             }),
             "input.dtype: kv_lens is f32, expected int32, int64, uint8 or bool");
-  EXPECT_EQ(with([](RoleValue* v) { v->unit = 4; }, {.page_size = 2}),
-            "test.options: kv_lens.unit is 4, expected 0");
+  EXPECT_EQ(
+      with([](RoleValue* v) { v->unit = 4; }, {.page_size = 2}),
+      "test.options: kv_lens.unit is 4, expected none: its elements are neither slots nor pages");
   EXPECT_EQ(with([](RoleValue* v) { v->role = "page_table", v->unit = 3; }),
-            "test.options: page_table.unit is 3, expected 1, or 4 tokens of a page");
+            "test.options: page_table.unit is 3, expected 1 (its elements are slots) or 4 (they "
+            "are pages)");
   EXPECT_EQ(with([](RoleValue* v) { v->values.shape[0] = 1; }),
-            "trace.shape: kv_lens is 1, expected at least 2 rows");
+            "trace.shape: kv_lens is 1 element long, expected at least 2");
   EXPECT_EQ(
       with([](RoleValue* v) { v->role = "swa_page_table"; }),
-      "skip.no_field:  is no field that is read in this mode, expected a part that is judged\n"
-      "left_out.no_buffer: swa_page_table is in this mode nothing says what it should be, "
-      "expected a part that is judged");
+      "skip.no_field: no field that is read in this mode\n"
+      "left_out.no_buffer: swa_page_table: not judged: the batch has no full_to_swa, the map to "
+      "the window's pool");
   EXPECT_EQ(with([](RoleValue*) {}, {.page_size = 3}),
             "test.options: page_size is 3, expected a power of two");
   EXPECT_EQ(with([](RoleValue*) {}, {.page_size = 4, .pad_kv_lens = {1, 0}}),

@@ -111,8 +111,8 @@ TEST(TraceBatch, ATokenIsStoredWhereItIsReadLater) {
   TraceLine line = decode_line();
   line.input["out_cache_loc"] = vector_of({20, 5});
   EXPECT_EQ(found(line),
-            "slot.write: x: out_cache_loc[1] is 5, expected slot 4, where token 8 of request 1 is "
-            "read");
+            "slot.write: x: out_cache_loc[1] is 5, a slot of no request, expected 4, the slot of "
+            "token 8 of request 1");
   line = decode_line();
   line.mode = "extend";
   line.input["extend_seq_lens"] = vector_of({2, 1});

@@ -51,7 +51,7 @@ TEST(TraceSlips, LengthsOfVirtualRequests) {
        [](TraceLine& l) {
          at(l, "local.block_table") = table_of(1, {2, 5});
        },
-       "trace.shape: x: local.block_table is 2, expected 3 rows"},
+       "trace.shape: x: local.block_table is 2 rows long, expected 3"},
       {"queries of another row", local_extend,
        [](TraceLine& l) {
          at(l, "local.query_start_loc").data = {0, 2, 2, 3};
@@ -312,14 +312,16 @@ TEST(TraceSlips, Masks) {
        [&](TraceLine& l) {
          at(l, "paged[0].kv_indptr").data = {0, 7, 6};
        },
-       "table.capacity: x: paged[0].kv_indices[0] is 6: the kernel reads on behind them, expected "
-       ">= 7 elements\nlen.q_extent: x: paged[0].kv_indptr[1] is 7 after 0, expected 3 (3 more)"},
+       "table.capacity: x: paged[0].kv_indices is 6 elements long: the kernel reads on behind the "
+       "last, expected at least 7, where the offsets end row 0\nlen.q_extent: x: "
+       "paged[0].kv_indptr[1] is 7 after 0, expected 3 (3 more)"},
       {"offsets of 64 bits", ragged_extend,
        [&](TraceLine& l) {
          at(l, "paged[0].kv_indptr").data = {0, int64_t{1} << 40, 6};
        },
-       "table.capacity: x: paged[0].kv_indices[0] is 6: the kernel reads on behind them, expected "
-       ">= 1099511627776 elements\nlen.q_extent: x: paged[0].kv_indptr[1] is 1099511627776 after "
+       "table.capacity: x: paged[0].kv_indices is 6 elements long: the kernel reads on behind the "
+       "last, expected at least 1099511627776, where the offsets end row 0\nlen.q_extent: x: "
+       "paged[0].kv_indptr[1] is 1099511627776 after "
        "0, expected 3 (3 more)"},
   });
   TraceLine line = ragged_extend();

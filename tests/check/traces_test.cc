@@ -129,10 +129,10 @@ TEST(TraceVerdicts, ATableHasAColumnForEveryKey) {
   RecordedField& table = line.expect["page_table"];
   table.shape[1] = table.cols = 2;
   table.data = {2, 5, 3, 10};
-  EXPECT_EQ(laws(line), Laws{"table.capacity page_table 1 2"});
+  EXPECT_EQ(laws(line), Laws{"table.capacity page_table 1"});
   line.expect["cache_seqlens_int32"].data[1] = 8;
   EXPECT_EQ(laws(line),
-            (Laws{"len.kv_extent cache_seqlens_int32 1", "table.capacity page_table 1 2"}));
+            (Laws{"len.kv_extent cache_seqlens_int32 1", "table.capacity page_table 1"}));
 }
 
 TEST(TraceVerdicts, AFieldHasTheRowsOfItsBatch) {
@@ -152,10 +152,9 @@ TEST(TraceVerdicts, PaddedRowsAnswerToLawsOnly) {
   line.expect["cache_seqlens_int32"].data[2] = 9;
   EXPECT_EQ(laws(line), Laws{"table.page_id page_table 2 2"});
   line.expect["cache_seqlens_int32"].data[2] = 13;
-  EXPECT_EQ(laws(line),
-            (Laws{"len.padding cache_seqlens_int32 2", "table.capacity page_table 2 3"}));
+  EXPECT_EQ(laws(line), (Laws{"len.padding cache_seqlens_int32 2", "table.capacity page_table 2"}));
   line.config.max_context_len = 0;  // not said
-  EXPECT_EQ(laws(line), Laws{"table.capacity page_table 2 3"});
+  EXPECT_EQ(laws(line), Laws{"table.capacity page_table 2"});
   line.config.max_context_len = replay_line().config.max_context_len;
   line.expect["cache_seqlens_int32"].data[2] = -1;
   EXPECT_EQ(laws(line), Laws{"len.padding cache_seqlens_int32 2"});

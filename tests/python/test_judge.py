@@ -43,7 +43,7 @@ def test_slots_pages_and_tables_make_the_same_truth():
     for changed in ({"page_size": 1}, {"pool_pages": 9}, {"keys": [[8, 9, 11], [4]]}, {"q_lens": [2, 1]}, {"out_cache_loc": [9, 4]}):
         assert Batch.from_slots("extend", **DECODE | changed) != Batch.from_slots("extend", **DECODE)
     assert slots != Batch.from_slots("extend", **DECODE) and slots != "decode"
-    with pytest.raises(ValueError, match="5 tokens are more than 2 pages"):
+    with pytest.raises(sg.ShadowgraphError, match=r"kv_lens\[0\] is 5, expected at most 4, the tokens of 2 pages of 2"):
         Batch.from_pages("decode", [[4, 5]], [5], page_size=2)
 
 
@@ -91,10 +91,17 @@ def test_repr_of_every_drawn_batch_evaluates(options):
 
 def test_prefixes_and_new_tokens_agree():
     assert Batch("extend", prefix_lens=[1], keys=[[1, 2, 3]]).q_lens == [2]
-    with pytest.raises(ValueError, match=r"q_lens are \[1\], expected \[2\]"):
+    with pytest.raises(sg.ShadowgraphError, match=r"q_lens is \[1\], expected \[2\]"):
         Batch("extend", prefix_lens=[1], q_lens=[1], keys=[[1, 2, 3]])
     with pytest.raises(ValueError, match="prefix_lens are for keys"):
         Batch("extend", prefix_lens=[1], req_to_token=[[1]], req_pool_indices=[0], seq_lens=[1])
+
+
+def test_the_modes_are_those_of_the_library():
+    with pytest.raises(ValueError) as refused:
+        Batch("no mode", keys=[])
+    modes = str(refused.value).partition("one of ")[2].split(", ")
+    assert len(modes) > 9 and all(f'"{mode}"' in Batch.__init__.__doc__ for mode in modes)
 
 
 def test_a_long_batch_has_a_short_repr():
@@ -103,10 +110,14 @@ def test_a_long_batch_has_a_short_repr():
 
 
 def test_a_batch_that_contradicts_itself_is_refused():
-    with pytest.raises(sg.ShadowgraphError, match="len.extent: seq_lens"):
+    with pytest.raises(sg.ShadowgraphError, match=r"len.extent: keys\[0\] is 2 tokens, expected >= 3 new tokens"):
         Batch.from_slots("extend", [[1, 2]], [3])
-    with pytest.raises(ValueError, match="batch_new: params.mode is none of extend, decode"):
-        Batch.from_slots("decoding", [[1]])
+    with pytest.raises(sg.ShadowgraphError, match="len.batch: q_lens is missing"):
+        Batch.from_slots("extend", [[1, 2]])
+    with pytest.raises(sg.ShadowgraphError, match="kv_lens is a list of 2, expected one for each of the 1 requests"):
+        Batch.from_pages("decode", [[4, 5]], [3, 1], page_size=2)
+    with pytest.raises(ValueError, match=r"params.mode is Decode; did you mean decode\?, expected one of extend, decode, mixed"):
+        Batch.from_slots("Decode", [[1]])
     with pytest.raises(TypeError, match="no argument is called kv_lens"):
         Batch.from_slots("decode", [[1]], kv_lens=[1])
 
@@ -172,18 +183,94 @@ def test_rows_behind_the_batch_are_padding():
     assert sg.check(longest, max_context_len=5).ok and not sg.check(longest, max_context_len=4).ok
 
 
-def test_what_cannot_be_judged_is_refused():
-    for arrays, text in (
-        ({"seq_len": [3, 1]}, "seq_len"),
-        ({"kv_lens": numpy.float32([3, 1])}, "input.dtype: kv_lens"),
-        ({"kv_lens": torch.empty(2, dtype=torch.int32, device="meta")}, "input.device: kv_lens"),
+REFUSED = [
+    ({"kv_len": [3, 1]}, r"kv_len is no role; did you mean kv_lens\?, expected one of positions, kv_lens"),
+    ({"kv_lens": numpy.float32([3, 1])}, "input.dtype: kv_lens is float32, expected integers or bool"),
+    ({"kv_lens": numpy.float16([3, 1])}, "kv_lens is float16"),
+    ({"kv_lens": torch.empty(2, dtype=torch.int32, device="meta")}, "input.device: kv_lens is on a device of another kind"),
+    ({"page_table": numpy.zeros((1, 2, 2), int)}, "page_table is a tensor of 3 axes, expected 1 axis, or 2 of a table"),
+    ({"swa_page_table": [[4], [2]]}, "swa_page_table: not judged: the batch has no full_to_swa"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "text"), REFUSED)
+def test_what_cannot_be_judged_is_refused(arrays, text):
+    with pytest.raises(sg.ShadowgraphError, match=text):
+        sg.check(decode(), **arrays)
+
+
+def test_words_and_types_that_there_are_not_are_pythons_errors():
+    for wrong, text in (
+        (lambda: sg.check(decode(), kv_lens=[3, "a"]), "check: kv_lens holds 'a' at place 1, expected an integer"),
+        (lambda: sg.check(decode(), kv_lens=[3, 1], pad_kv_lens=[0, 1]), r"pad_kv_lens is \[0, 1\], expected a tuple"),
+        (lambda: sg.check({}), "batch is a <class 'dict'>, expected a shadowgraph.Batch"),
+        (lambda: Batch("decode"), "keys are missing, or req_to_token with"),
+        (lambda: Batch.from_slots("decode", [1, 2]), r"keys\[0\] is 1, expected a list for each request"),
+        (lambda: Batch.from_slots("decode", [[1.5]]), "keys holds 1.5 at place 0, expected an integer"),
     ):
-        with pytest.raises(sg.ShadowgraphError, match=text):
-            sg.check(decode(), **arrays)
+        with pytest.raises(TypeError, match=text):
+            wrong()
     with pytest.raises(TypeError, match="kv_lens is a <class 'str'>"):
         sg.check(decode(), kv_lens="3, 1")
-    with pytest.raises(ValueError, match="engine"):
-        sg.check(decode(), engine="steam")
+    with pytest.raises(ValueError, match=r"engine is SGLang; did you mean sglang\?, expected one of sglang, sglang_npu, any"):
+        sg.check(decode(), engine="SGLang")
+    with pytest.raises(ValueError, match="units has 'page_tabel', expected a role of this call: page_table"):
+        sg.check(decode(), page_table=[[4, 5], [2, 0]], units={"page_tabel": 1})
+
+
+# What is wrong, and what is said of it: whose slot it is, which page size was forgotten, how long an array is.
+TOLD = [
+    ({"kv_lens": 3}, "trace.shape: kv_lens is one number, expected a list"),
+    ({"kv_lens": [[3, 1]]}, "trace.shape: kv_lens is [1, 2], expected a list"),
+    ({"kv_lens": [3]}, "trace.shape: kv_lens is 1 element long, expected at least 2"),
+    ({"page_table": [4, 2]}, "trace.shape: page_table is [2], expected a table [rows, columns]"),
+    ({"max_seqlen_k": [3, 1]}, "trace.shape: max_seqlen_k is a list of 2, expected one number"),
+    (
+        {"kv_lens": [3, 1, 1], "page_table": [[4, 5], [2, 0]]},
+        "trace.shape: page_table is 2 rows long, expected at least 3: the kernel runs 3 rows, as many as kv_lens has",
+    ),
+    (
+        {"kv_indptr": [0, 2, 3], "kv_indices": [4, 5]},
+        "table.capacity: kv_indices is 2 elements long: the kernel reads on behind the last, expected at least 3, where the "
+        "offsets end row 1",
+    ),
+    (
+        {"page_table": [[4], [2]]},
+        "table.capacity: page_table[0] is 1 columns wide: the kernel reads on behind the last, expected at least 2 columns, for "
+        "3 keys",
+    ),
+    ({"last_page_len": [0, 1]}, "len.last_page: last_page_len[0] is 0, expected 1, for 3 keys; any is 1 to 2"),
+    (
+        {"last_page_len": [2, 1]},
+        "len.kv_extent: last_page_len[0] is 2: 2 pages of 2, the last with 2: 4 keys are read, expected 1, for 3 keys",
+    ),
+    (
+        {"slots": [9, 4]},
+        "slot.write: slots[0] is 9, the slot of token 1 of request 0, expected 10, the slot of token 2 of request 0",
+    ),
+    ({"slots": [11, 4]}, "slot.write: slots[0] is 11, a slot of no request, expected 10, the slot of token 2 of request 0"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "text"), TOLD)
+def test_findings_say_what_is_wrong(arrays, text):
+    assert [f.text for f in sg.check(decode(), **arrays).findings] == [text]
+
+
+def test_a_forgotten_page_size_is_named():
+    batch = Batch.from_slots("decode", DECODE["keys"])
+    (found,) = sg.check(batch, page_table=[[4, 5], [2, 0]]).findings
+    assert found.id == "table.unit" and "the table is right with page_size 2, and the batch says 1" in found.text
+    found = sg.check(batch, kv_indptr=[0, 2, 3], kv_indices=[4, 5, 2]).findings
+    assert [f.id for f in found] == ["table.unit", "len.q_extent"]
+    assert all("the offsets count pages of 2 tokens, and the batch says page_size 1" in f.text for f in found)
+    assert [f.id for f in sg.check(batch, page_table=[[4, 5, 0], [3, 0, 0]]).findings] == ["table.slot"]
+
+
+def test_integers_of_any_width_are_judged():
+    for dtype in (numpy.int8, numpy.int16, numpy.uint16, numpy.uint32, numpy.uint64, numpy.int64):
+        assert sg.check(decode(), kv_lens=numpy.array([3, 1], dtype)).ok
+        assert sg.check(decode(), page_table=numpy.array([[4, 5], [3, 0]], dtype)).findings[0].id == "table.slot"
 
 
 def test_a_report_has_the_forms_of_the_program():

@@ -69,8 +69,9 @@ def test_large_arrays_are_written_as_bytes(tmp_path):
 def test_nothing_is_raised_and_what_is_not_recorded_is_said(tmp_path):
     batch = sg.Batch.from_slots("decode", **BATCH)
     with sg.record(tmp_path / "no" / "folder" / "steps.jsonl") as rec:
-        assert rec.step(batch, **RIGHT) is None
-        assert rec.step(batch, kv_lens=object(), id="odd") is None
+        unwritten = rec.step(batch, **RIGHT)
+        odd = rec.step(batch, kv_lens=object(), id="odd")
+    assert [f.id for f in unwritten.findings + odd.findings] == ["skip.bad_input"] * 2 and "No such file" in str(unwritten)
     assert rec.steps == 0 and "No such file" in rec.skipped["step0"] and "kv_lens" in rec.skipped["odd"]
     assert "not recorded: odd" in rec.summary() and "vllm" in rec.skipped
 
@@ -78,7 +79,7 @@ def test_nothing_is_raised_and_what_is_not_recorded_is_said(tmp_path):
 def test_every_third_step(tmp_path):
     batch = sg.Batch.from_slots("decode", **BATCH)
     with sg.record(tmp_path / "steps.jsonl", every=3) as rec:
-        assert [rec.step(batch, **RIGHT) is not None for _ in range(7)] == [True, False, False, True, False, False, True]
+        assert [not rec.step(batch, **RIGHT).not_judged for _ in range(7)] == [True, False, False, True, False, False, True]
     with pytest.raises(ValueError, match="every is 0"):
         sg.record(tmp_path / "steps.jsonl", every=0)
 
@@ -140,6 +141,11 @@ def test_the_entry_point_records_where_it_is_asked_to(tmp_path):
 def test_the_doctor_says_what_is_there():
     run = subprocess.run([sys.executable, "-m", "shadowgraph", "doctor"], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == ["flashinfer: not installed", "sglang: not installed", "vllm: not installed"]
+
+
+def test_the_help_of_the_wheel_has_the_doctor():
+    run = subprocess.run([sys.executable, "-m", "shadowgraph", "--help"], capture_output=True, text=True, check=True)
+    assert "Subcommands:" in run.stdout and "  doctor  " in run.stdout
 
 
 def test_a_backend_of_others_is_seen_as_those_and_what_nobody_knows_is_passed_over(tmp_path, monkeypatch):

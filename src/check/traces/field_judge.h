@@ -1,5 +1,5 @@
-// The judgement of one recorded field, by its shape. Lengths and offsets are in trace_fields.cc,
-// tables, lists and masks in files of their own.
+// The judgement of one recorded field, by its shape. Lengths and slots are in trace_fields.cc,
+// offsets, tables, lists and masks in files of their own.
 #pragma once
 
 #include <algorithm>
@@ -72,13 +72,17 @@ class FieldJudge {
   bool is_unused(int64_t row) const;
   int64_t bucket_rows() const;
   bool judge_shape();
+  std::string counted_rows(int64_t rows) const;
+  std::string of_kernel() const;
   int64_t first_wrong(Rows* rows) const;
   bool judge_rows();
   std::string holder_of(int64_t slot) const;
+  std::string whose_slot(int64_t slot) const;
   bool judge_slots();
   bool has_queries_of_width() const;
   bool lists_own_keys() const;
   CountPlace counted(int64_t row) const;
+  std::string as_pages(const RecordedField& told, const Buffer& indptr) const;
   void report_count(int64_t end, bool of_width);
   bool judge_indptr();
   bool judge_ends();
@@ -96,7 +100,8 @@ class FieldJudge {
   void judge_live_rows(int64_t unit, const RecordedField* lens);
   bool is_never_allocated(int64_t slot) const;
   bool find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* place);
-  void report(TablePlace p, const std::string& more, int64_t recorded_len);
+  int64_t unsaid_page_size() const;
+  void report(TablePlace p, const std::string& more, int64_t recorded_len, int64_t unsaid_page);
   std::string before_window(const TablePlace& p) const;
   int64_t last_slot() const;
   std::string end_of_pool(int64_t page, int64_t unit) const;
@@ -116,7 +121,7 @@ class FieldJudge {
   bool judge_list();
   bool find_wrong_slot(int64_t row, Part here, TablePlace* place);
   bool judge_padded_list(int64_t row, Part here);
-  void report_slot(const TablePlace& p, const std::string& more);
+  void report_slot(const TablePlace& p, const std::string& more, const std::string& pages);
 
   /// The pairs of one request in a mask.
   struct Pairs {

@@ -13,6 +13,7 @@
 #include "check/traces/trace_names.h"
 #include "check/traces/traces.h"
 #include "core/laws.h"
+#include "core/nearest.h"
 #include "shadowgraph/engine/backend.h"
 
 namespace shadowgraph::testing {
@@ -33,37 +34,37 @@ std::string_view renamed(std::span<const RoleName> names, std::string_view role)
   return it == names.end() ? role : it->field;
 }
 
+/// Elements in row-major order.
 template <class T>
-int64_t load_as(const std::byte* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-int64_t load(const std::byte* at, DType dtype) {
-  switch (dtype) {
-    case DType::kI64: return load_as<int64_t>(at);
-    case DType::kI32: return load_as<int32_t>(at);
-    default: return load_as<uint8_t>(at);
-  }
-}
-
-/// Elements in row-major order. flat: as one axis.
-RecordedField field_of(const ConstTensorView& view, bool flat) {
-  RecordedField field;
-  field.dtype = view.dtype == DType::kI64 ? "int64" : view.dtype == DType::kI32 ? "int32" : "uint8";
-  const int64_t count = view.numel();
-  field.data.reserve(static_cast<size_t>(count));
+void append(const ConstTensorView& view, std::vector<int64_t>* to) {
+  const int last = view.rank - 1;
+  const int64_t width = last < 0 ? 1 : view.shape[last], step = last < 0 ? 0 : view.stride[last];
   std::array<int64_t, ConstTensorView::kMaxRank> index{};
   int64_t offset = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    field.data.push_back(
-        load(view.data + offset * static_cast<int64_t>(size_of(view.dtype)), view.dtype));
-    for (int axis = view.rank - 1; axis >= 0; --axis) {
+  for (int64_t left = view.numel(); left > 0; left -= width) {
+    for (int64_t i = 0; i < width; ++i) {
+      T value;
+      std::memcpy(&value, view.data + (offset + i * step) * int64_t{sizeof value}, sizeof value);
+      to->push_back(value);
+    }
+    for (int axis = last - 1; axis >= 0; --axis) {
       offset += view.stride[axis];
       if (++index[axis] < view.shape[axis]) break;
       offset -= view.stride[axis] * view.shape[axis];
       index[axis] = 0;
     }
+  }
+}
+
+/// flat: as one axis.
+RecordedField field_of(const ConstTensorView& view, bool flat) {
+  RecordedField field;
+  const int64_t count = view.numel();
+  field.data.reserve(static_cast<size_t>(count));
+  switch (view.dtype) {
+    case DType::kI64: field.dtype = "int64", append<int64_t>(view, &field.data); break;
+    case DType::kI32: field.dtype = "int32", append<int32_t>(view, &field.data); break;
+    default: field.dtype = "uint8", append<uint8_t>(view, &field.data); break;
   }
   if (flat)
     field.shape = {count};
@@ -123,7 +124,8 @@ class StepLine {
     line_.expect.emplace(std::move(name), std::move(field));
   }
 
-  const TraceLine& line() const { return line_; }
+  const std::string& mode() const { return line_.mode; }
+  TraceLine take() { return std::move(line_); }
   Status& refused() { return refused_; }
 
  private:
@@ -154,17 +156,40 @@ class StepLine {
   bool is_readable(const RoleValue& value, const std::string& name) {
     const size_t before = refused_.findings().size();
     const std::string role = role_of(value);
-    if (role != "positions" && !has_field(laws_.info(), role))
-      refuse("test.options", "role", "a role of judge.h",
-             std::string(value.role) + meant_by(value.role, names_of_fields(laws_.info())));
-    const bool has_unit =
-        role != renamed(kRoleNames, value.role) || renamed(kOfOneToken, role) != role;
-    if (value.unit != 0 && value.unit != options_.page_size && !(value.unit == 1 && has_unit))
-      refuse("test.options", name + ".unit",
-             has_unit ? "1, or " + std::to_string(options_.page_size) + " tokens of a page" : "0",
-             std::to_string(value.unit));
+    if (role != "positions" && !has_field(laws_.info(), role)) {
+      refuse("test.options", name, one_of(roles()),
+             (name == value.role ? "" : std::string(value.role) + ", ") + "no role" +
+                 meant_by(value.role, roles()));
+      return false;
+    }
+    check_unit(value, name, role);
     if (!value.number) check_view(value.values, name);
     return refused_.findings().size() == before;
+  }
+
+  /// Those that callers name: units choose among slots and pages.
+  std::vector<std::string> roles() const {
+    std::vector<std::string> names = {"positions"};
+    for (const std::string& field : names_of_fields(laws_.info())) {
+      const auto other = std::ranges::find(kRoleNames, field, &RoleName::field);
+      const bool by_unit =
+          std::ranges::find(kOfOneToken, field, &RoleName::field) != std::end(kOfOneToken);
+      if (!by_unit)
+        names.emplace_back(other == std::end(kRoleNames) ? field : std::string(other->role));
+    }
+    return names;
+  }
+
+  void check_unit(const RoleValue& value, const std::string& name, const std::string& role) {
+    const bool has_unit =
+        role != renamed(kRoleNames, value.role) || renamed(kOfOneToken, role) != role;
+    const std::string page = std::to_string(options_.page_size);
+    if (value.unit == 0 || value.unit == options_.page_size || (value.unit == 1 && has_unit))
+      return;
+    refuse("test.options", name + ".unit",
+           has_unit ? "1 (its elements are slots) or " + page + " (they are pages)"
+                    : "none: its elements are neither slots nor pages",
+           std::to_string(value.unit));
   }
 
   void check_view(const ConstTensorView& view, const std::string& name) {
@@ -173,10 +198,11 @@ class StepLine {
     for (int axis = 0; axis < view.rank; ++axis) {
       empty = empty || view.shape[axis] == 0;
       if (view.shape[axis] < 0)
-        refuse("input.shape", name, "sizes from 0 on", std::to_string(view.shape[axis]));
+        refuse("input.shape", name, "a shape without negative sizes",
+               "of a size " + std::to_string(view.shape[axis]));
     }
     if (!view.defined() || (view.data == nullptr && !empty))
-      refuse("input.null", name, "values, or a number", "none");
+      refuse("input.null", name, "an array or a number", "NULL");
     else if (d != DType::kI32 && d != DType::kI64 && d != DType::kU8 && d != DType::kBool)
       refuse("input.dtype", name, "int32, int64, uint8 or bool", std::string(name_of(d)));
   }
@@ -188,14 +214,16 @@ class StepLine {
 };
 
 /// The verdict's findings, in the words of a step in memory.
-Status findings_of(const TraceLine& line, TraceVerdict verdict, bool has_values) {
+Status findings_of(const std::string& mode, TraceVerdict verdict, bool has_values) {
   // The batch may be judged alone.
-  if (!has_values && verdict.skip == LawId("skip.no_field").law().id) verdict.skip = {};
+  if (!has_values && verdict.skip == LawId("skip.no_field").law().id) verdict.why = {};
   Status status = std::move(verdict.findings);
-  for (Finding& f : passed_over(line, verdict)) status.add(std::move(f));
+  for (Finding& f : passed_over({}, verdict)) status.add(std::move(f));
   for (Finding& f : status.findings()) {
     f.where.backend.clear(), f.where.phase.clear();
+    f.where.mode = mode;
     if (f.where.field.starts_with("input.")) f.where.field.replace(0, 5, "batch");
+    if (f.where.field.starts_with("config.")) f.where.field.erase(0, 7);
   }
   return status;
 }
@@ -209,7 +237,8 @@ Status judge(const ForwardBatch& batch, std::span<const RoleValue> values,
     step.add(batch);
     for (const RoleValue& value : values) step.add(value);
     if (!step.refused().ok()) return std::move(step.refused());
-    return findings_of(step.line(), judge_fields(batch, step.line()), !values.empty());
+    const std::string mode = step.mode();
+    return findings_of(mode, judge_fields(step.take(), &batch), !values.empty());
   } catch (const std::bad_alloc&) {
     return Status::out_of_memory();
   }

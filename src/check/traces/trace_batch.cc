@@ -7,6 +7,7 @@
 
 #include "check/traces/trace_names.h"
 #include "core/laws.h"
+#include "core/nearest.h"
 
 namespace shadowgraph {
 namespace {
@@ -36,20 +37,10 @@ std::vector<int32_t> slots_of_pages(const std::vector<int32_t>& pages, int32_t p
   return slots;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  if (shape.empty()) return "one number";
-  std::string s;
-  for (const int64_t size : shape) s += (s.empty() ? "" : ", ") + std::to_string(size);
-  return '[' + s + ']';
-}
-
 void check_word(const char* field, const std::string& word, const std::vector<std::string>& words,
                 Status* status) {
   if (std::ranges::find(words, word) != words.end()) return;
-  std::string all;
-  for (const std::string& w : words) all += (all.empty() ? "" : ", ") + w;
-  if (words.size() > 4) all = "one of `shadowgraph list modes`";
-  status->add(refusal(field, all, word + meant_by(word, words)));
+  status->add(refusal(field, one_of(words), word + meant_by(word, words)));
 }
 
 /// An engine chooses freely; what a line does not say, its plans do.
@@ -61,6 +52,13 @@ bool is_ragged(const TraceLine& line) {
 }
 
 }  // namespace
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  if (shape.empty()) return "one number";
+  std::string s;
+  for (const int64_t size : shape) s += (s.empty() ? "" : ", ") + std::to_string(size);
+  return '[' + s + ']';
+}
 
 Status check_words(const TraceLine& line) {
   Status status;
@@ -205,11 +203,15 @@ std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend,
   model.page_size = line.config.page_size;
   if (line.config.pool_pages)
     pool_slots = std::min(pool_slots, int64_t{*line.config.pool_pages} * model.page_size);
+  open = backend.name == "laws" && !capture && !line.input.contains("raw_bs");
+  padded = padded || open;
   if (at_hand != nullptr) {
     take(*at_hand);
     if (!wrong.ok()) return "";
+    read_arrays(line);
   } else {
     read_requests(line);
+    read_arrays(line);
     read_new_tokens(line);
     read_copies(line);
   }
@@ -224,7 +226,6 @@ std::string TraceBatch::build(const TraceLine& line, const BackendInfo& backend,
 /// The batch as it is; its slots and positions are the line's.
 void TraceBatch::take(const ForwardBatch& at_hand) {
   batch = at_hand;
-  padded = true;
   rows = static_cast<int32_t>(batch.size());
   if (is_target_verify(batch.mode)) {
     width = batch.spec.num_draft_tokens;
@@ -373,10 +374,13 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
   if (graph) {
     const auto told = number(line, "num_tokens", std::numeric_limits<int64_t>::max());
     int64_t each = told && rows > 0 ? *told / rows : drafts;
+    if (told) listed_tokens_ = *told;
     // Slots are told of all tokens of the bucket.
     const auto slots = line.input.find("out_cache_loc");
-    if (!told && rows > 0 && slots != line.input.end())
-      each = std::max(each, std::ssize(slots->second.data) / rows);
+    const int64_t listed = open                        ? listed_tokens_
+                           : slots == line.input.end() ? 0
+                                                       : std::ssize(slots->second.data);
+    if (!told && rows > 0) each = std::max(each, listed / rows);
     width = static_cast<int32_t>(std::clamp<int64_t>(each, 0, 1 << 24));
   }
   if (!read(line, "extend_seq_lens", &extend_lens_)) read(line, "num_accept_tokens", &extend_lens_);
@@ -391,25 +395,6 @@ void TraceBatch::read_new_tokens(const TraceLine& line) {
     refuse(draft ? "input.num_accept_tokens" : "input.extend_seq_lens", "there", "missing");
   cut(extend_lens_, seq_lens_.size());
   batch.extend_lens = extend_lens_;
-}
-
-/// A graph tells of its bucket's tokens, or of the real ones, as all others do. False: of neither.
-bool TraceBatch::cut_padding(std::vector<int64_t>* values, int64_t tokens, int64_t each,
-                             std::vector<int64_t>* padding) const {
-  const auto size = static_cast<int64_t>(values->size());
-  const int64_t bucket = this->tokens();
-  bool fits = padded && (bucket == 0 ? size > tokens * each : size == bucket * each);
-  // A draft's are those of the largest bucket.
-  const int64_t request = batch.spec.topk * each;
-  if (graph && batch.mode == ForwardMode::kDraftDecode && request > 0)
-    fits = fits || (size > bucket * each && size % request == 0);
-  if (!padded && size > tokens * each) fits = size == padded_tokens_;
-  if (tokens < 0 || (size != tokens * each && !fits)) return false;
-  if (const int64_t end = graph ? std::min(size, bucket * each) : size;
-      padded && end > tokens * each)
-    padding->assign(values->begin() + tokens * each, values->begin() + end);
-  cut(*values, static_cast<size_t>(tokens * each));
-  return true;
 }
 
 /// What is told of each new token; a bucket's tokens end with those of its padding.
@@ -428,6 +413,7 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
     if (!batch.extend_lens.empty())
       tokens = std::accumulate(batch.extend_lens.begin(), batch.extend_lens.end(), int64_t{0});
   }
+  if (listed_tokens_ > 0) listed_tokens_ = std::max(listed_tokens_, tokens);
   bool stored = read(line, "out_cache_loc", &out_cache_loc_);
   // Zeros say nothing where slot 0 is nobody's.
   if (engine.is_reserved(0, model.page_size) && tokens > 0 &&
@@ -435,8 +421,9 @@ std::string TraceBatch::read_tokens(const TraceLine& line) {
     stored = stored && out_cache_loc_.empty();
     out_cache_loc_.clear();
   }
-  if (stored && draft && s.num_steps > 1 &&
-      static_cast<int64_t>(out_cache_loc_.size()) == int64_t{rows} * s.topk) {
+  const int64_t slots = std::ssize(out_cache_loc_);
+  const bool of_all_steps = open && slots == real * s.topk * s.num_steps;
+  if (stored && draft && s.num_steps > 1 && !of_all_steps && slots == int64_t{rows} * s.topk) {
     // The slots of this step only.
     one_step = true;
     std::vector<int64_t> all(out_cache_loc_.size() * static_cast<size_t>(s.num_steps));

@@ -27,6 +27,9 @@ Engine engine_of(const TraceLine& line, const BackendInfo& backend);
 /// check_words(line) is ok.
 std::string_view why_unread(const TraceLine& line, std::string_view input);
 
+/// "[2, 3]", or "one number".
+std::string shape_text(const std::vector<int64_t>& shape);
+
 class TraceBatch {
  public:
   TraceBatch() = default;
@@ -55,6 +58,8 @@ class TraceBatch {
   int32_t width = 1;  // queries that the graph holds for each row
   bool graph = false, capture = false;
   bool padded = false;           // arrays may have rows of padding behind the batch's
+  bool open = false;             // no bucket is told: the arrays say how many rows the kernel runs
+  std::string rows_said_by;      // the array that says it, if any does
   bool one_step = false;         // of a draft's slots only those of this step are told
   bool kernel_has_mask = false;  // the backend hands its kernels a mask
   // Slots and positions that a replay records for the bucket's other tokens, behind the batch's
@@ -82,10 +87,7 @@ class TraceBatch {
     return engine.window_columns ? 0 : first_in_window(request);
   }
   /// Query tokens that the bucket has room for; 0: not known.
-  int64_t tokens() const {
-    const bool draft = batch.mode == ForwardMode::kDraftDecode;
-    return graph ? int64_t{rows} * width * (draft ? batch.spec.topk : 1) : 0;
-  }
+  int64_t tokens() const;
 
  private:
   void take(const ForwardBatch& at_hand);
@@ -93,6 +95,7 @@ class TraceBatch {
   void read_model(const TraceLine& line);
   AttentionParams heads_of(const TraceLine& line) const;
   void read_requests(const TraceLine& line);
+  void read_arrays(const TraceLine& line);
   void read_copies(const TraceLine& line);
   void read_new_tokens(const TraceLine& line);
   std::string read_tokens(const TraceLine& line);
@@ -107,6 +110,7 @@ class TraceBatch {
   std::optional<int64_t> number(const TraceLine& line, const char* name, int64_t most);
 
   int64_t padded_tokens_ = -1;  // of an eager step, if it is padded
+  int64_t listed_tokens_ = 0;   // of which arrays tell, if the step is open
   bool unreadable_ = false;     // some input is no array of integers
   std::vector<int32_t> pool_rows_, seq_lens_, extend_lens_, encoder_lens_, table_;
   std::vector<int64_t> out_cache_loc_, positions_, full_to_swa_;

@@ -30,11 +30,14 @@ void add_refs(std::string_view refs, std::vector<std::string>* to) {
 FieldVerdict FieldJudge::run() {
   using enum FieldVerdict::Kind;
   if (std::string why = why_unread(); !why.empty()) return {kUnread, std::move(why)};
-  if (!is_there())
-    return {kAbsent,
-            step_.backend.name == "laws" ? "in this mode nothing says what it should be"
-                                         : "the twin has no such buffer in this mode",
-            LawId("left_out.no_buffer").law().id};
+  if (!is_there()) {
+    const char* why = "the twin has no such buffer in this mode";
+    if (step_.backend.name == "laws")
+      why = is_of_window() || field_.recorded.starts_with("swa_")
+                ? "not judged: the batch has no full_to_swa, the map to the window's pool"
+                : "not judged: in this mode nothing says what it should be";
+    return {kAbsent, why, LawId("left_out.no_buffer").law().id};
+  }
   if (judge()) return {kJudged};
   return {kLeftOut, left_out_, left_out_by_};
 }
@@ -132,7 +135,8 @@ bool FieldJudge::judge_scalar() {
   const int64_t want = step_.twin.scalars[i];
   judged("trace.shape");
   if (recorded_.data.size() != 1) {
-    fail("trace.shape", {}, {}, "one number", number(static_cast<int64_t>(recorded_.data.size())));
+    fail("trace.shape", {}, {}, "one number",
+         "a list of " + number(static_cast<int64_t>(recorded_.data.size())));
     return true;
   }
   if (field_.unsaid) {
@@ -193,9 +197,11 @@ bool FieldJudge::is_unused(int64_t row) const {
 }
 
 /// A replay runs all rows of its bucket. A twin of the batch alone has those of its requests.
+/// Kernels that store take as many tokens as they have slots for.
 int64_t FieldJudge::bucket_rows() const {
   const int64_t requests = step_.rebuilt.batch.size(), bucket = step_.rebuilt.rows;
-  const bool exact = step_.twin.limits.rows == requests && !capture();
+  const bool slots = step_.rebuilt.open && field_.shape == FieldShape::kSlots;
+  const bool exact = step_.twin.limits.rows == requests && !capture() && !slots;
   if (!exact || requests == 0 || bucket <= requests || field_.of_virtual) return 0;
   const int64_t ends = field_.shape == FieldShape::kIndptr ? 1 : 0;
   return (rows_ - ends) % requests == 0 ? (rows_ - ends) / requests * bucket + ends : 0;
@@ -204,10 +210,10 @@ int64_t FieldJudge::bucket_rows() const {
 /// As many rows as the twin's; a bucket may have more.
 bool FieldJudge::judge_shape() {
   judged("trace.shape");
-  const size_t rank = field_.shape == FieldShape::kTable ? 2 : 1;
-  if (recorded_.shape.size() != rank) {
-    fail("trace.shape", {}, {}, number(static_cast<int64_t>(rank)) + " axes",
-         number(static_cast<int64_t>(recorded_.shape.size())));
+  const bool table = field_.shape == FieldShape::kTable;
+  if (recorded_.shape.size() != (table ? 2 : 1)) {
+    fail("trace.shape", {}, {}, table ? "a table [rows, columns]" : "a list",
+         shape_text(recorded_.shape));
     return false;
   }
   if (field_.shape == FieldShape::kList || field_.shape == FieldShape::kMask) return true;
@@ -217,12 +223,30 @@ bool FieldJudge::judge_shape() {
   while (!capture() && rows_ > std::max<int64_t>(have, 0) && is_unused(rows_ - 1)) --rows_;
   const int64_t want = std::max(rows_, bucket_rows());
   if (have < want || (have > want && !step_.rebuilt.padded)) {
-    fail("trace.shape", {}, {}, (step_.rebuilt.padded ? "at least " : "") + number(want) + " rows",
-         number(have));
+    const std::string least = step_.rebuilt.padded ? "at least " : "";
+    fail("trace.shape", {}, {}, least + number(want) + (want > rows_ ? of_kernel() : ""),
+         counted_rows(have) + " long");
     return false;
   }
-  if (rank == 1 && stored() < rows_) return leave_out("left_out.not_stored", "not stored whole");
+  if (!table && stored() < rows_) return leave_out("left_out.not_stored", "not stored whole");
   return true;
+}
+
+std::string FieldJudge::counted_rows(int64_t rows) const {
+  std::string what = "element";
+  if (field_.shape == FieldShape::kTable) what = "row";
+  if (field_.shape == FieldShape::kIndptr) what = "offset";
+  return number(rows) + ' ' + what + (rows == 1 ? "" : "s");
+}
+
+/// ": the kernel runs 3 rows, as cu_seqlens_q has"
+std::string FieldJudge::of_kernel() const {
+  const TraceBatch& b = step_.rebuilt;
+  const auto own = std::ranges::find_if(
+      step_.line.roles, [&](const auto& role) { return role.second == b.rows_said_by; });
+  const std::string by = own == step_.line.roles.end() ? b.rows_said_by : own->first;
+  return ": the kernel runs " + number(b.rows) + " rows, as many as " +
+         (by.empty() ? "the bucket" : by) + " has";
 }
 
 /// The first row that differs from the twin's; -1: none.
@@ -268,13 +292,21 @@ std::string FieldJudge::holder_of(int64_t slot) const {
   return "";
 }
 
+/// ", the slot of token 2 of request 0", or of no request of the step.
+std::string FieldJudge::whose_slot(int64_t slot) const {
+  if (is_of_window() || capture()) return "";
+  if (const std::string whose = holder_of(slot); !whose.empty()) return ", the slot of " + whose;
+  return slot < 0 ? ", no slot" : ", a slot of no request" + step_.rebuilt.end_of_pool(slot);
+}
+
 bool FieldJudge::judge_slots() {
   if (step_.rebuilt.batch.out_cache_loc.empty() && !capture())
     return leave_out("left_out.no_stores", "the line does not say where its tokens are stored");
   judged("slot.write", stored());
   Rows rows;
   if (const int64_t r = first_wrong(&rows); r >= 0)
-    fail("slot.write", r, {}, number(expected(r)), number(got(r)) + rows.more());
+    fail("slot.write", r, {}, number(expected(r)) + whose_slot(expected(r)),
+         number(got(r)) + whose_slot(got(r)) + rows.more());
   for (int64_t r = real_rows(); r < stored(); ++r) {
     const auto slot = step_.rebuilt.engine.padding_slot;
     const bool fits = slot ? got(r) == *slot : got(r) >= -1 && got(r) <= last_slot();
@@ -285,143 +317,6 @@ bool FieldJudge::judge_slots() {
                                              : "a slot of no live key,";
     fail("slot.write", r, {}, want + " for padding",
          number(got(r)) + (whose.empty() ? "" : ": the slot of " + whose));
-    break;
-  }
-  return true;
-}
-
-/// A graph of draft extends may have its width of queries for each row: those behind a row's own
-/// are padding, which nobody reads.
-bool FieldJudge::has_queries_of_width() const {
-  const TraceBatch& b = step_.rebuilt;
-  if (!field_.of_queries || !b.graph || !is_draft_extend(b.batch.mode, DraftExtendV2::kIncluded))
-    return false;
-  for (int64_t r = 0; r < stored(); ++r) {
-    if (got(r) != r * b.width) return false;
-  }
-  return true;
-}
-
-/// Queries stand at the end of lists that hold the step's own keys, and behind all others.
-bool FieldJudge::lists_own_keys() const {
-  const ForwardBatch& batch = step_.rebuilt.batch;
-  bool any = false, own = false;
-  for (const BufferInfo& field : step_.backend.buffers) {
-    if (field.shape != FieldShape::kList || !step_.twin.has(static_cast<size_t>(field.buffer)))
-      continue;
-    any = true;
-    for (int64_t i = 0; i < batch.size(); ++i)
-      own = own || part_of(twin(field.lens), i).size() > batch.extent(i).prefix_len;
-  }
-  return own || !any;
-}
-
-/// Keys of a row, as the offsets count them, and of all rows as they should.
-CountPlace FieldJudge::counted(int64_t row) const {
-  CountPlace place{row, rows_ - 1, paged_.keys, got(row + 1) - got(row)};
-  if (paged_.is_paged()) place.got = paged_.keys_read(row, place.got);
-  for (int64_t r = 0; !paged_.is_paged() && r + 1 < real_rows(); ++r)
-    place.expected.push_back(expected(r + 1) - expected(r));
-  return place;
-}
-
-void FieldJudge::report_count(int64_t end, bool of_width) {
-  const int64_t want = expected(end) - expected(end - 1), begin = got(end - 1);
-  SlipWords why;
-  if (of_width)
-    why = slip("queries.of_width");
-  else if (!field_.of_queries)
-    why = explain_count(step_, counted(end - 1));
-  std::string more = number(want) + " more";
-  if (paged_.is_paged()) {
-    more += ": pages of " + number(paged_.keys[static_cast<size_t>(end - 1)]) + " keys";
-    std::string read = paged_.reading(end - 1, got(end) - begin);
-    if (!read.empty() && !why.words.empty()) read += ": ";
-    why.words.insert(0, read);
-  }
-  fail("len.q_extent", end, {}, number(expected(end)) + " (" + more + ")",
-       number(got(end)) + " after " + explained(begin, why), why.refs);
-}
-
-bool FieldJudge::judge_indptr() {
-  const bool constant = field_.rule == FieldRule::kConstant;
-  const int64_t real = capture() ? (constant ? rows_ : 1) : real_rows();
-  const bool of_width = has_queries_of_width();
-  if (of_width && !capture() && !lists_own_keys()) return true;
-  judged("len.indptr_first");
-  judged("len.q_extent", std::min(real, stored()) - 1);
-  judged("len.indptr_monotone", std::max<int64_t>(0, stored() - real));
-  if (got(0) != 0) {
-    fail("len.indptr_first", 0, {}, "0", number(got(0)));
-    return true;
-  }
-  for (int64_t r = 1; r < stored(); ++r) {
-    if (r < real && expected(r) != got(r)) {
-      report_count(r, of_width);
-      return true;
-    }
-    if (r >= real && got(r) < got(r - 1)) {
-      fail("len.indptr_monotone", r, {}, ">= " + number(got(r - 1)), number(got(r)));
-      return true;
-    }
-  }
-  judge_total();
-  judge_copy();
-  return true;
-}
-
-/// The first is 0, and not there.
-bool FieldJudge::judge_ends() {
-  judged("len.q_extent", real_rows());
-  judged("len.indptr_monotone", stored() - real_rows());
-  for (int64_t r = 0, want = 0, end = 0; r < stored(); end = got(r++)) {
-    if (r < real_rows() && got(r) != expected(r)) {
-      fail("len.q_extent", r, {},
-           number(expected(r)) + " (" + number(expected(r) - want) + " more)",
-           number(got(r)) + " after " + number(end));
-      return true;
-    }
-    if (r < real_rows()) want = expected(r);
-    if (got(r) >= end) continue;
-    fail("len.indptr_monotone", r, {}, ">= " + number(end), number(got(r)));
-    return true;
-  }
-  judge_total();
-  return true;
-}
-
-/// Padding ends inside a graph's query tokens.
-void FieldJudge::judge_total() {
-  const int64_t tokens = step_.rebuilt.tokens(), last = stored() - 1;
-  if (!field_.of_queries || tokens == 0) return;
-  judged("len.total");
-  if (last >= 0 && got(last) > tokens)
-    fail("len.total", last, {}, "<= " + number(tokens) + " query tokens of the graph",
-         number(got(last)) + ": the kernel reads and writes behind them");
-}
-
-/// The host plans what the device reads: copies of one array are equal, padding too.
-void FieldJudge::judge_copy() {
-  const RecordedField* told = step_.recorded_indptr(field_.buffer, rows_);
-  if (told == nullptr) return;
-  for (int64_t r = real_rows(); r < std::min(stored(), told->cols); ++r) {
-    const int64_t want = told->data[static_cast<size_t>(r)];
-    if (got(r) == want) continue;
-    fail("len.q_extent", r, {}, number(want) + ", as the other copy of these offsets",
-         number(got(r)));
-    return;
-  }
-}
-
-/// The steps of padding are those of the recorded offsets.
-bool FieldJudge::judge_steps() {
-  const RecordedField* told = step_.recorded_indptr(field_.buffer, rows_ + 1);
-  const int64_t rows = told == nullptr ? real_rows() : std::min(stored(), told->cols - 1);
-  judged("plan.argument", rows);
-  for (int64_t r = 0; r < rows; ++r) {
-    const Part part = r < real_rows() ? part_of(buffer(), r) : keys_of(*told, r);
-    if (part.size() < 0 || got(r) == part.size()) continue;  // below 0: the offsets' finding
-    fail("plan.argument", r, {}, number(part.size()) + ", as the offsets step", number(got(r)));
     break;
   }
   return true;

@@ -36,7 +36,7 @@ class InputJudge {
     judge_context();
     for (int64_t i = 0; i < b_.size(); ++i) judge_columns(i);
     judge_window_map();
-    for (int64_t i = 0; i < b_.size(); ++i) judge_owners(i);
+    judge_owners();
     judge_stored();
     judge_padding();
     judge_positions();
@@ -184,11 +184,13 @@ class InputJudge {
   }
 
   struct Holder {
-    int64_t request = -1, column = 0;
+    int32_t request = -1, column = 0;
   };
   /// The first that holds each slot. Most slots are small numbers.
   class Holders {
    public:
+    /// Room for slots below `count`.
+    void reserve(int64_t count) { first_.resize(static_cast<size_t>(std::min(count, kMost))); }
     /// nullptr: this is the first.
     const Holder* add(int64_t slot, Holder holder) {
       if (slot < 0 || slot >= kMost) {
@@ -231,24 +233,37 @@ class InputJudge {
     return true;
   }
 
+  void judge_owners() {
+    int64_t most = -1;
+    for (int64_t i = 0; i < b_.size(); ++i) {
+      for (const int32_t slot : columns_of(i)) most = std::max<int64_t>(most, slot);
+    }
+    holders_.reserve(most + 1);
+    for (int64_t i = 0; i < b_.size(); ++i) judge_owners(i);
+  }
+
   void judge_owners(int64_t i) {
     const auto columns = columns_of(i);
     const int64_t stored = stored_columns(i);
+    int64_t new_columns = 0, old_columns = 0;
     for (int64_t c = first_column(i); c < std::ssize(columns); ++c) {
       const int64_t slot = columns[static_cast<size_t>(c)];
       if (rebuilt_.is_nobodys(slot)) continue;  // pool.slot
-      const Holder* held = holders_.add(slot, {i, c});
-      const bool mine = c >= stored;
-      judged(mine ? LawId("step.slots") : LawId("pool.shared"));
-      if (held == nullptr || share(*held, {i, c})) continue;
+      const Holder mine{static_cast<int32_t>(i), static_cast<int32_t>(c)};
+      const Holder* held = holders_.add(slot, mine);
+      const bool is_new = c >= stored;
+      ++(is_new ? new_columns : old_columns);
+      if (held == nullptr || share(*held, mine)) continue;
       const Holder other = *held;
       const bool theirs = other.column >= stored_columns(other.request);
       LawId law = "pool.shared";
-      if (mine || theirs) law = "step.slots";
-      if (mine && theirs && other.request != i) law = "slot.duplicate";
+      if (is_new || theirs) law = "step.slots";
+      if (is_new && theirs && other.request != i) law = "slot.duplicate";
       fail(law, at("req_to_token", row_of(i), c), "a slot of its own, for " + token_at(i, c),
            std::to_string(slot) + ": the slot of " + token_at(other.request, other.column));
     }
+    judged("step.slots", new_columns);
+    judged("pool.shared", old_columns);
   }
 
   /// Keys are read where they are stored. Slots of a draft's branches may not be in req_to_token
@@ -271,9 +286,13 @@ class InputJudge {
       judged("slot.write");
       if (got == want || rebuilt_.is_nobodys(want)) return;  // pool.slot
       verdict_.stores[static_cast<size_t>(token)] = want;
+      const Holder* holder = holders_.find(got);
+      const std::string whose = holder == nullptr
+                                    ? ", a slot of no request"
+                                    : ", the slot of " + token_at(holder->request, holder->column);
       fail("slot.write", at("out_cache_loc", token),
-           "slot " + std::to_string(want) + ", where " + token_at(i, c) + " is read",
-           std::to_string(got));
+           std::to_string(want) + ", the slot of " + token_at(i, c),
+           std::to_string(got) + (got < 0 ? ", no slot" : whose));
     });
   }
 
@@ -401,7 +420,7 @@ class InputJudge {
   bool is_tree_ = false;
   const int64_t pool_;  // slots
   Holders holders_;
-  std::array<int64_t, 3> shared_ = {-1, -1, -1};  // two requests, and up to where they share
+  std::array<int32_t, 3> shared_ = {-1, -1, -1};  // two requests, and up to where they share
   std::unordered_map<std::string, Place> first_;
   InputVerdict verdict_;
 };

@@ -40,8 +40,9 @@ bool FieldJudge::judge_list() {
     if (here.begin < 0 || here.size() < 0) continue;  // the offsets' finding
     judged("table.capacity");
     if (here.end > recorded_.width()) {
-      fail("table.capacity", r, {}, ">= " + number(here.end) + " elements",
-           number(recorded_.width()) + ": the kernel reads on behind them");
+      fail("table.capacity", {}, {},
+           "at least " + number(here.end) + ", where the offsets end row " + number(r),
+           number(recorded_.width()) + " elements long: the kernel reads on behind the last");
       break;
     }
     TablePlace place;
@@ -51,7 +52,9 @@ bool FieldJudge::judge_list() {
       first = std::move(place);
     }
   }
-  if (rows.wrong > 0) report_slot(first, rows.more());
+  if (rows.wrong == 0) return left_out_.empty();
+  report_slot(first, rows.more(),
+              told != nullptr && !field_.of_virtual ? as_pages(*told, twin(field_.lens)) : "");
   return left_out_.empty();
 }
 
@@ -98,11 +101,17 @@ bool FieldJudge::judge_padded_list(int64_t row, Part here) {
   return true;
 }
 
-void FieldJudge::report_slot(const TablePlace& p, const std::string& more) {
-  const SlipWords why = explain_table(step_, field_, p);
+/// pages: what the offsets count, if not slots.
+void FieldJudge::report_slot(const TablePlace& p, const std::string& more,
+                             const std::string& pages) {
+  SlipWords why;
+  if (pages.empty())
+    why = explain_table(step_, field_, p);
+  else
+    why.law = "table.unit";
   std::string want = "slot " + number(p.expected);
   if (p.unit > 1) want.insert(0, "page " + number(p.expected / p.unit) + ", ");
-  const std::string got = explained(p.got, why) + more;
+  const std::string got = explained(p.got, why) + pages + more;
   fail(why.law, p.row, p.token / p.unit, want, got, why.refs);
 }
 

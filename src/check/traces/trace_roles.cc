@@ -7,6 +7,7 @@
 #include "check/traces/trace_batch.h"
 #include "check/traces/trace_names.h"
 #include "core/laws.h"
+#include "core/nearest.h"
 
 namespace shadowgraph {
 namespace {
@@ -19,20 +20,19 @@ std::string ends_of(const std::string& role) {
 
 class Renaming {
  public:
-  Renaming(const TraceLine& line, const BackendInfo& backend)
+  Renaming(TraceLine&& line, const BackendInfo& backend)
       : backend_(backend),
         is_laws_(backend.name == "laws"),
-        was_there_(line.input),
-        named_{.line = line} {
-    named_.line.expect.clear();
-    named_.line.null_fields.clear();
-    ends_ = is_laws_ && engine_of(line, backend).inclusive_ends;
-  }
+        ends_(is_laws_ && engine_of(line, backend).inclusive_ends),
+        has_slots_(line.input.contains("out_cache_loc")),
+        fields_(std::exchange(line.expect, {})),
+        nulls_(std::exchange(line.null_fields, {})),
+        named_{.line = std::move(line)} {}
 
-  NamedLine run(const TraceLine& line) {
-    for (const auto& [name, field] : line.expect) add(role_of(line, name), name, field);
-    for (const std::string& name : line.null_fields) {
-      const std::string role = role_of(line, name);
+  NamedLine run() {
+    for (auto& [name, field] : fields_) add(role_of(name), name, std::move(field));
+    for (const std::string& name : nulls_) {
+      const std::string role = role_of(name);
       if (named_.line.expect.contains(role) ||
           std::ranges::find(named_.line.null_fields, role) != named_.line.null_fields.end()) {
         named_.other_nulls.push_back(name);
@@ -41,18 +41,20 @@ class Renaming {
       named_.line.null_fields.push_back(role);
       note(role, name);
     }
-    for (const auto& [name, role] : line.roles) {
+    for (const auto& [name, role] : named_.line.roles) {
       if (!is_input(role) && !has_field(backend_, role))
-        refuse(name, "a name of `list fields " + std::string(backend_.name) + "`",
+        refuse(name,
+               is_laws_ ? one_of(names_of_fields(backend_))
+                        : "a name of `list fields " + std::string(backend_.name) + "`",
                role + meant_by(role, names_of_fields(backend_)));
     }
     return std::move(named_);
   }
 
  private:
-  std::string role_of(const TraceLine& line, const std::string& name) const {
-    const auto said = line.roles.find(name);
-    const std::string& role = said == line.roles.end() ? name : said->second;
+  std::string role_of(const std::string& name) const {
+    const auto said = named_.line.roles.find(name);
+    const std::string& role = said == named_.line.roles.end() ? name : said->second;
     return ends_ ? ends_of(role) : role;
   }
 
@@ -61,18 +63,18 @@ class Renaming {
     return is_laws_ && (role == "out_cache_loc" || role == "positions");
   }
 
-  void add(const std::string& role, const std::string& name, const RecordedField& field) {
+  void add(const std::string& role, const std::string& name, RecordedField&& field) {
     const bool moves = is_input(role) && !named_.line.input.contains(role);
     // Slots that the batch has, too, are held against it; all else is judged once more.
-    const bool held = role == "out_cache_loc" && was_there_.contains(role);
+    const bool held = role == "out_cache_loc" && has_slots_;
     const bool twice = is_input(role) && !moves && !held;
     named_.judges_input = named_.judges_input || moves || twice;
     if (moves) named_.moved.insert(role);
     RecordedFields& to = moves ? named_.line.input : named_.line.expect;
-    if (!twice && to.emplace(role, field).second)
+    if (!twice && to.try_emplace(role, std::move(field)).second)
       note(role, name);
     else
-      named_.again.push_back({role, name, field});
+      named_.again.push_back({role, name, std::move(field)});
   }
 
   void note(const std::string& role, const std::string& name) {
@@ -86,15 +88,16 @@ class Renaming {
 
   const BackendInfo& backend_;
   const bool is_laws_;
-  const RecordedFields& was_there_;  // in input
-  bool ends_ = false;
+  const bool ends_, has_slots_;
+  RecordedFields fields_;
+  const std::vector<std::string> nulls_;
   NamedLine named_;
 };
 
 }  // namespace
 
-NamedLine name_fields(const TraceLine& line, const BackendInfo& backend) {
-  return Renaming(line, backend).run(line);
+NamedLine name_fields(TraceLine&& line, const BackendInfo& backend) {
+  return Renaming(std::move(line), backend).run();
 }
 
 TraceLine NamedLine::with(const Again& other) const {

@@ -36,6 +36,6 @@ struct NamedLine {
 
 /// Backend `laws` takes recorded slots and positions for the batch's, unless `input` has them, and
 /// offsets for ends where the engine has them inclusive.
-NamedLine name_fields(const TraceLine& line, const BackendInfo& backend);
+NamedLine name_fields(TraceLine&& line, const BackendInfo& backend);
 
 }  // namespace shadowgraph

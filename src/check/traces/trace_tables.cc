@@ -38,9 +38,9 @@ int64_t FieldJudge::recorded_len(const RecordedField* lens, int64_t row) const {
 bool FieldJudge::has_columns(int64_t row, int64_t len, int64_t unit) {
   judged("table.capacity");
   if (len <= 0 || pages(len, unit) <= recorded_.width()) return true;
-  fail("table.capacity", row, recorded_.width(),
-       ">= " + number(pages(len, unit)) + " columns for " + number(len) + " keys",
-       number(recorded_.width()) + " columns: the kernel reads on behind them");
+  fail("table.capacity", row, {},
+       "at least " + number(pages(len, unit)) + " columns, for " + number(len) + " keys",
+       number(recorded_.width()) + " columns wide: the kernel reads on behind the last");
   return false;
 }
 
@@ -51,18 +51,44 @@ int64_t FieldJudge::first_live(int64_t row) const {
   return of_window && request ? step_.rebuilt.first_live(*request) : 0;
 }
 
+/// Tokens of a page, from 2 on, by which every live column is right, where the batch has pages of
+/// one token; 1: none.
+int64_t FieldJudge::unsaid_page_size() const {
+  if (step_.rebuilt.model.page_size > 1 || buffer().shape[0] == 0) return 1;
+  const Buffer& lens = step_.twin[static_cast<size_t>(field_.lens)];
+  const int64_t columns = buffer().shape[1];
+  const auto fits = [&](int64_t page) {
+    for (int64_t r = 0; r < real_rows(); ++r) {
+      for (int64_t t = 0; t < value_of(lens, r); ++t) {
+        const int64_t slot = expected(r * columns + t);
+        if (slot % page != t % page || t / page >= recorded_.cols ||
+            got(r * recorded_.cols + t / page) != slot / page)
+          return false;
+      }
+    }
+    return true;
+  };
+  constexpr int64_t kMost = 1024;
+  int64_t page = 2;
+  while (page <= kMost && !fits(page)) page *= 2;
+  return page <= kMost ? page : 1;
+}
+
 void FieldJudge::judge_live_rows(int64_t unit, const RecordedField* lens) {
   Rows rows;
-  bool room = true;
   TablePlace first;
   const Buffer& twin_lens = step_.twin[static_cast<size_t>(field_.lens)];
   for (int64_t r = 0; r < real_rows(); ++r) {
-    const int64_t len = value_of(twin_lens, r);
-    room = room && has_columns(r, std::max(len, recorded_len(lens, r)), unit);
     TablePlace place;
-    if (find_wrong(unit, r, len, &place) && rows.wrong++ == 0) first = std::move(place);
+    if (find_wrong(unit, r, value_of(twin_lens, r), &place) && rows.wrong++ == 0)
+      first = std::move(place);
   }
-  if (rows.wrong > 0) report(first, rows.more(), recorded_len(lens, first.row));
+  const int64_t page = rows.wrong > 0 ? unsaid_page_size() : 1;
+  for (int64_t r = 0; r < real_rows() && page == 1; ++r) {
+    const int64_t len = value_of(twin_lens, r);
+    if (!has_columns(r, std::max(len, recorded_len(lens, r)), unit)) break;
+  }
+  if (rows.wrong > 0) report(first, rows.more(), recorded_len(lens, first.row), page);
 }
 
 /// A live key's column of req_to_token leads into a page that is nobody's: pool.slot says it, and
@@ -80,30 +106,45 @@ bool FieldJudge::is_never_allocated(int64_t slot) const {
   return false;
 }
 
-/// Both tables are followed to slots, token by token.
+/// Both tables are followed to slots, token by token; pages that are the same are the same slots.
 bool FieldJudge::find_wrong(int64_t unit, int64_t row, int64_t len, TablePlace* place) {
   const int64_t twin_unit = step_.twin.units[static_cast<size_t>(field_.buffer)];
-  const int64_t columns = buffer().shape[1];
-  for (int64_t t = first_live(row); t < len; ++t) {
-    const int64_t c = t / unit;
-    if (c >= recorded_.width()) return false;  // table.capacity
-    if (c >= recorded_.cols) return leave_out("left_out.not_stored", "live columns are not stored");
-    judged("table.slot");
-    judged("table.unit");
-    judged("table.page_id");
+  const int64_t columns = buffer().shape[1], begin = first_live(row);
+  const int64_t width = std::min(recorded_.width(), recorded_.cols);
+  int64_t t = begin, c = begin / unit;
+  bool wrong = false;
+  for (; t < len && c < width && !wrong; ++c) {
     const int64_t got = recorded_.data[static_cast<size_t>(row * recorded_.cols + c)];
-    const int64_t slot = expected(row * columns + t / twin_unit) * twin_unit + t % twin_unit;
-    if (slot >= 0 && got == slot / unit && t % unit == slot % unit) continue;
-    if (is_never_allocated(slot)) continue;
-    *place = {unit, row, t, slot, got};
-    return true;
+    const int64_t end = std::min(len, (c + 1) * unit);
+    if (const int64_t page = twin_unit == unit ? expected(row * columns + c) : -1;
+        page >= 0 && page == got) {
+      t = end;
+      continue;
+    }
+    for (; t < end && !wrong; ++t) {
+      const int64_t slot = expected(row * columns + t / twin_unit) * twin_unit + t % twin_unit;
+      if (slot >= 0 && got == slot / unit && t % unit == slot % unit) continue;
+      if (is_never_allocated(slot)) continue;
+      *place = {unit, row, t, slot, got};
+      wrong = true;
+    }
   }
-  return false;
+  for (const LawId law : {LawId("table.slot"), LawId("table.unit"), LawId("table.page_id")})
+    judged(law, t - std::min(t, begin));
+  if (!wrong && t < len && c < recorded_.width())
+    return leave_out("left_out.not_stored", "live columns are not stored");
+  return wrong;  // columns that are not there: table.capacity
 }
 
-void FieldJudge::report(TablePlace p, const std::string& more, int64_t recorded_len) {
+void FieldJudge::report(TablePlace p, const std::string& more, int64_t recorded_len,
+                        int64_t unsaid_page) {
   SlipWords why;
-  if (recorded_len > 0 && p.token >= recorded_len) {
+  if (unsaid_page > 1) {
+    why = slip("table.other_unit", {"an id of a page", "a slot"});
+    why.words +=
+        "; the table is right with page_size " + number(unsaid_page) + ", and the batch says 1";
+    why.law = "table.unit";
+  } else if (recorded_len > 0 && p.token >= recorded_len) {
     why = slip("table.behind_length", {number(recorded_len)});
   } else {
     int64_t len = value_of(twin(field_.lens), p.row);

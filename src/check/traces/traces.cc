@@ -12,6 +12,7 @@
 #include "check/traces/trace_roles.h"
 #include "check/traces/trace_settings.h"
 #include "core/laws.h"
+#include "core/nearest.h"
 #include "shadowgraph/device/sim_device.h"
 
 namespace shadowgraph {
@@ -244,10 +245,8 @@ class LineJudge {
     refused_.add(twin.broken());
     if (!refused_.ok()) return "";
     if (!status.ok())
-      return skip(
-          twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
-          (info.name == "laws" ? "nothing says what such a step has: " : "the twin refuses it: ") +
-              status.findings()[0].to_string());
+      return skip(twin.too_large() ? LawId("skip.large") : LawId("skip.refused_by_twin"),
+                  why_refused(info, status.findings()[0]));
     names_ = names_of_fields(info, &twin.meta());
     judged("trace.exception");
     if (!line_.exception.empty()) {
@@ -261,6 +260,14 @@ class LineJudge {
     }
     const TraceStep step{line_, rebuilt, info, twin.meta()};
     return judge_fields(step);
+  }
+
+  static std::string why_refused(const BackendInfo& info, const Finding& f) {
+    if (info.name != "laws") return "the twin refuses it: " + f.to_string();
+    std::vector<std::string> modes;
+    for (const ForwardMode mode : info.modes) modes.emplace_back(name_of(mode));
+    return "arrays of such a step are not judged: " + f.where.field + " is " + f.got +
+           ", expected " + (f.where.field == "mode" ? one_of(modes) : f.expected);
   }
 
   /// What an engine means by a field that holds nothing.
@@ -342,7 +349,9 @@ class LineJudge {
         judge_field_of(step, name, {"pyint", {}, 1, {*unsaid}});
     }
     judge_plans(step, &verdict_.findings);
-    return judged == 0 ? skip("skip.no_field", "no field that is read in this mode") : "";
+    if (judged > 0) return "";
+    return skip("skip.no_field", line_.expect.empty() ? "no array is there that could be judged"
+                                                      : "no field that is read in this mode");
   }
 
   const TraceLine& line_;
@@ -375,12 +384,26 @@ void add_findings_of(const NamedLine::Again& other, TraceVerdict again, TraceVer
   }
 }
 
-TraceVerdict judge_line(const TraceLine& line, const ForwardBatch* at_hand = nullptr) {
-  const Backend* backend = find_backend(line.backend);
-  const bool named = backend != nullptr && (!line.roles.empty() || line.backend == "laws");
-  std::set<std::string> twice = said_twice(line);
-  if (!named) return LineJudge(line, std::move(twice), {}, false, at_hand).judge();
-  const NamedLine named_line = name_fields(line, backend->info());
+/// Whether fields are judged by roles, and not by their backend's own names.
+bool has_roles(const TraceLine& line) {
+  return find_backend(line.backend) != nullptr && (!line.roles.empty() || line.backend == "laws");
+}
+
+TraceVerdict judge_own_names(const TraceLine& line, const ForwardBatch* at_hand) {
+  return LineJudge(line, said_twice(line), {}, false, at_hand).judge();
+}
+
+}  // namespace
+
+TraceVerdict judge_fields(const TraceLine& line) {
+  return has_roles(line) ? judge_fields(TraceLine(line)) : judge_own_names(line, nullptr);
+}
+
+TraceVerdict judge_fields(TraceLine&& line, const ForwardBatch* at_hand) {
+  if (!has_roles(line)) return judge_own_names(line, at_hand);
+  const std::set<std::string> twice = said_twice(line);
+  const BackendInfo& backend = find_backend(line.backend)->info();
+  const NamedLine named_line = name_fields(std::move(line), backend);
   TraceVerdict verdict =
       LineJudge(named_line.line, twice, named_line.refused, named_line.judges_input, at_hand)
           .judge();
@@ -394,20 +417,18 @@ TraceVerdict judge_line(const TraceLine& line, const ForwardBatch* at_hand = nul
   return verdict;
 }
 
-}  // namespace
-
 Finding passed_over(std::string_view law, std::string field, std::string why) {
   Finding finding;
   finding.id = law;
   if (const Law* listed = find_law(law); listed != nullptr) finding.title = listed->sentence;
   finding.where.field = std::move(field);
-  finding.expected = "a part that is judged", finding.got = std::move(why);
+  finding.got = std::move(why);
   return finding;
 }
 
 std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict) {
   std::vector<Finding> findings;
-  if (!verdict.skip.empty()) findings.push_back(passed_over(verdict.skip, "", verdict.why));
+  if (!verdict.why.empty()) findings.push_back(passed_over(verdict.skip, "", verdict.why));
   for (const auto& [law, name, why] : verdict.left_out)
     findings.push_back(passed_over(law, name, why));
   for (Finding& f : findings)
@@ -415,15 +436,11 @@ std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verd
   return findings;
 }
 
-TraceVerdict judge_fields(const ForwardBatch& batch, const TraceLine& line) {
-  return judge_line(line, &batch);
-}
-
 TraceVerdict judge_trace(const TraceLine& line) {
-  TraceVerdict verdict = judge_line(line);
+  TraceVerdict verdict = judge_fields(line);
   using enum TraceVerdict::Kind;
   if (verdict.kind != kAgreed && verdict.kind != kFlagged) return verdict;
-  const auto judge = [](const TraceLine& trial) { return judge_line(trial); };
+  const auto judge = [](const TraceLine& trial) { return judge_fields(trial); };
   for (const std::string& key : unread_settings(line, verdict, judge))
     verdict.unread.push_back({LawId("unread.field").law().id, "config." + key,
                               "no value of it changes what is found in such a line"});

@@ -46,14 +46,15 @@ struct TraceVerdict {
 /// backend has no twin, or is composed of others.
 TraceVerdict judge_trace(const TraceLine& line);
 
+/// The same, but which keys of `config` are unread is not told: trying them takes most of the time.
+/// at_hand: the batch, in memory, in place of all of the line's `input` but out_cache_loc and
+/// positions.
+TraceVerdict judge_fields(const TraceLine& line);
+TraceVerdict judge_fields(TraceLine&& line, const ForwardBatch* at_hand = nullptr);
+
 /// Parts that were not judged, as findings for whoever wants them judged (`check --strict`), at the
 /// field or at the line as a whole.
 Finding passed_over(std::string_view law, std::string field, std::string why);
 std::vector<Finding> passed_over(const TraceLine& line, const TraceVerdict& verdict);
-
-/// The same of a batch in memory, which stands in place of all of the line's `input` but
-/// out_cache_loc and positions. Arrays may have rows of padding behind the batch's. What of the
-/// line's `config` is unread is not told.
-TraceVerdict judge_fields(const ForwardBatch& batch, const TraceLine& line);
 
 }  // namespace shadowgraph
