@@ -254,6 +254,40 @@ def test_packed_keys_have_the_sizes_of_the_plan():
         assert caught.value.findings[0].field in changed
 
 
+def test_layouts_have_a_name():
+    q, k = drawn(1, HEADS, DIM), drawn(7, KV_HEADS, DIM)
+    for call in (
+        lambda: flashinfer.single_prefill_with_kv_cache(q, k, k, kv_layout="NDH"),
+        lambda: flashinfer.single_decode_with_kv_cache(q[0], k, k, "NDH"),
+        lambda: flashinfer.BatchDecodeWithPagedKVCacheWrapper(None, "NDH"),
+        lambda: flashinfer.append_paged_kv_cache(k, k, *[None] * 2, (k[None], k[None]), *[None] * 3, "NDH"),
+        lambda: flashinfer.trtllm_batch_decode_with_kv_cache(q, (k, k), *[None] * 4, kv_layout="NDH"),
+    ):
+        with pytest.raises(KeyError, match="Invalid kv_layout NDH"):
+            call()
+
+
+def test_lists_are_integers_and_buffers_of_graphs_int32():
+    pool = Pool()
+    pool.last = pool.last.float()
+    for plan, name in ((decode, "last_page_len"), (prefill, "paged_kv_last_page_len")):
+        with pytest.raises(sg.ShadowgraphError, match=f"{name} is float32, expected int32"):
+            plan(pool)
+    buffers = [torch.zeros(n, dtype=torch.int32) for n in (5, 9, 4)]
+    for i in range(3):
+        some = [b.long() if i == j else b for j, b in enumerate(buffers)]
+        with pytest.raises(ValueError, match="_buffer is int64, and kernels read int32"):
+            flashinfer.CUDAGraphBatchDecodeWithPagedKVCacheWrapper(None, *some)
+
+
+def test_trtllm_out_is_of_out_dtype():
+    pool, q = Pool([7, 3, 4, 9], dtype=F16), drawn(4, HEADS, DIM, dtype=F16)
+    with pytest.raises(ValueError, match="out.dtype is float32, and out_dtype float16"):
+        flashinfer.trtllm_batch_decode_with_kv_cache(
+            q, pool.kv, None, pool.table, pool.seq_lens, 9, SCALE, kv_layout="NHD", out=torch.empty(q.shape), out_dtype=F16
+        )
+
+
 def test_a_graph_has_all_its_buffers_and_no_more_rows_than_at_first():
     ints = lambda n: torch.zeros(n, dtype=torch.int32)  # noqa: E731
     pool = Pool()

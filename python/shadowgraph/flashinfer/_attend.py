@@ -40,9 +40,25 @@ def attend(
     return (out, lse) if return_lse else out
 
 
-def paged(kv: Any, kv_layout: str) -> tuple[Cache, int]:
+def check_layout(kv_layout: str) -> None:
+    if kv_layout not in ("NHD", "HND"):
+        raise KeyError(f"Invalid kv_layout {kv_layout}")
+
+
+def same_type(**tensors: Any) -> None:
+    """Kernels read all of them as values of the first one's type."""
+    (first, like), *rest = tensors.items()
+    for name, tensor in rest:
+        if tensor.dtype != like.dtype:
+            raise wrong("input.dtype", name, f"{dtype_name(like.dtype)}, as {first}", dtype_name(tensor.dtype))
+
+
+def paged(kv: Any, kv_layout: str, name: str = "paged_kv_cache") -> tuple[Cache, int]:
     """A cache, (K, V) or K and V stacked in one tensor, and head_dim_vo."""
+    check_layout(kv_layout)
     if isinstance(kv, (tuple, list)):
+        if kv[0].dtype != kv[1].dtype:
+            raise wrong("input.dtype", name, f"values of {dtype_name(kv[0].dtype)}, as keys", dtype_name(kv[1].dtype))
         return Cache(kv[0], kv[1], kv_layout), kv[1].shape[-1]
     return Cache(kv, layout="STACKED_" + kv_layout), kv.shape[-1]
 
@@ -109,14 +125,15 @@ class Wrapper:
     _rows: int | None = None  # of q, the most that a graph was planned for
     _right: list[Any] | None = None  # types that fit the plan
 
-    def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, optional: tuple[str, ...] = (), **buffers: Any) -> None:
-        if kv_layout not in ("NHD", "HND"):
-            raise KeyError(f"Invalid kv_layout {kv_layout}")
+    def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, **buffers: Any) -> None:
+        check_layout(kv_layout)
         refuse(type(self).__name__, jit_args=jit_args)
         self._use_cuda_graph, self._kv_layout = use_cuda_graph, kv_layout
         for name, buffer in buffers.items():
-            if use_cuda_graph and buffer is None and name not in optional:
+            if use_cuda_graph and buffer is None:
                 raise ValueError(f"{name}_buffer should be a tensor in CUDA graph mode")
+            if use_cuda_graph and buffer is not None and dtype_name(buffer.dtype) != "int32":
+                raise ValueError(f"{name}_buffer is {dtype_name(buffer.dtype)}, and kernels read int32")
             setattr(self, f"_{name}_buf", buffer)
         # rows of the graph: the first buffer holds offsets
         self._fixed_batch_size = len(next(iter(buffers.values()))) - 1 if use_cuda_graph else 0
@@ -173,7 +190,7 @@ class Wrapper:
                 continue
             got, planned = dtype_name(dtype), dtype_name(planned)
             unnamed = not is_torch(tensor) and got in ("uint16", "uint8") and planned in HELD  # NumPy lacks names
-            if got != planned and not unnamed and not (self._any_f32 and got == "float32"):
+            if got != planned and not unnamed and not (self._any_f32 and got == "float32" and name != "out"):
                 raise ValueError(f"{name}.dtype is {got}, and {option} was planned as {planned}")
         self._right = dtypes
 
@@ -182,7 +199,13 @@ class Wrapper:
     ) -> None:
         """Terms of the layer, and lists as the engine takes them. more: causality or masks."""
         self._function = self._attention(positions)
-        lists = {name: integers(getattr(self, f"_{kept}_buf")) for name, kept in self._lists.items()}
+        lists = {}
+        for name, kept in self._lists.items():
+            array = getattr(self, f"_{kept}_buf")
+            kind = dtype_name(getattr(array, "dtype", "int32"))
+            if "int" not in kind:
+                raise wrong("input.dtype", self._names.get(name, name), "int32", kind)
+            lists[name] = integers(array)
         soft_cap = 0.0 if logits_soft_cap is None or logits_soft_cap <= 0 else logits_soft_cap
         window_left = -1 if window_left < 0 else window_left
         self._head_dim = head_dim
@@ -248,4 +271,5 @@ class Wrapper:
 
 def heads_second(tensor: Any, kv_layout: str) -> Any:
     """K or V of one request as [n, Hk, D]."""
+    check_layout(kv_layout)
     return swap(tensor, 0, 1) if kv_layout == "HND" else tensor

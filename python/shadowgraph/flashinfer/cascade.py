@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._upstream import check_shapes, empty, host, launch, stacked
+from ._attend import same_type
 from .prefill import BatchPrefillWithPagedKVCacheWrapper
 
 
@@ -24,12 +25,14 @@ def _merge(parts: Any, names: dict[str, str], like: Any, out_dtype: Any = None) 
 def merge_state(v_a: Any, s_a: Any, v_b: Any, s_b: Any) -> Any:
     """v_a, v_b [n, H, D] and s_a, s_b f32 [n, H], to base 2, of disjoint keys: (v, s) of them together."""
     check_shapes(s_a=(s_a, v_a.shape[:-1]), v_b=(v_b, v_a.shape), s_b=(s_b, v_a.shape[:-1]))
+    same_type(v_a=v_a, v_b=v_b)
     return _merge(lambda: (stacked([v_a, v_b], 1), stacked([s_a, s_b], 1)), {"v": "v_a", "s": "s_a"}, v_a)
 
 
 def merge_state_in_place(v: Any, s: Any, v_other: Any, s_other: Any, mask: Any = None) -> None:
     """Writes merge_state's result to v and s, in rows where mask [n] is true."""
     check_shapes(s=(s, v.shape[:-1]), v_other=(v_other, v.shape), s_other=(s_other, v.shape[:-1]))
+    same_type(v=v, v_other=v_other)
     if mask is not None:
         check_shapes(mask=(mask, v.shape[:1]))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._upstream import host, number, refuse, uniform_offsets
 from . import _positions
-from ._attend import Wrapper, attend, heads_second, layer, paged, positional_options, scales, skipping
+from ._attend import Wrapper, attend, heads_second, layer, paged, positional_options, same_type, scales, skipping
 from ._positions import Positions, positions
 from ._trtllm import (
     trtllm_batch_decode_with_kv_cache as trtllm_batch_decode_with_kv_cache,
@@ -260,6 +260,7 @@ def single_decode_with_kv_cache(
     call = "single_decode_with_kv_cache"
     terms = layer(call, logits_soft_cap=logits_soft_cap, window_left=window_left)
     rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
+    same_type(k=k, v=v)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     result = attend(
         _positions.ragged(rotation), {}, q[None], v.shape[-1], (None, None, return_lse), k=k, v=v, cu_seqlens_q=[0, 1],

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._upstream import host, number, offsets, pack_bits, product, refuse, wrong
 from . import _positions
-from ._attend import Wrapper, attend, heads_second, layer, paged, scales, skipping
+from ._attend import Wrapper, attend, heads_second, layer, paged, same_type, scales, skipping
 from ._positions import positions
 from ._trtllm import (
     trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache,
@@ -370,6 +370,7 @@ def single_prefill_with_kv_cache(
         call, logits_soft_cap=logits_soft_cap, window_left=window_left, kv_cache_sf=kv_cache_sf
     )
     rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
+    same_type(k=k, v=v)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     seen: dict[str, Any] = {"causal": causal}
     if custom_mask is not None or packed_custom_mask is not None:
