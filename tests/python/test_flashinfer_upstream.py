@@ -254,6 +254,15 @@ def test_packed_keys_have_the_sizes_of_the_plan():
         assert caught.value.findings[0].field in changed
 
 
+def test_engines_find_what_they_read_of_a_plan():
+    """mini-SGLang shares workspaces, vLLM asserts the layer of a plan."""
+    for plan, causal in ((decode, {}), (prefill, {"causal": True})):
+        wrapper = plan(Pool(), window_left=2, sm_scale=0.5, **causal)
+        wrapper._int_workspace_buffer = flashinfer.BatchPrefillWithPagedKVCacheWrapper(None)._int_workspace_buffer
+        assert (wrapper._window_left, wrapper._logits_soft_cap, wrapper._sm_scale) == (2, 0.0, 0.5)
+        assert not causal or wrapper._causal
+
+
 def test_layouts_have_a_name():
     q, k = drawn(1, HEADS, DIM), drawn(7, KV_HEADS, DIM)
     for call in (

@@ -122,6 +122,7 @@ class Wrapper:
     _names: dict[str, str]  # upstream's, by the engine's
     _lists: dict[str, str]  # of arrays of plan, by the engine's
     _layer: dict[str, Any] | None = None  # the engine's arguments that plan fixed
+    _int_workspace_buffer: Any = None  # engines hand it from wrapper to wrapper
     _rows: int | None = None  # of q, the most that a graph was planned for
     _right: list[Any] | None = None  # types that fit the plan
 
@@ -209,6 +210,7 @@ class Wrapper:
         soft_cap = 0.0 if logits_soft_cap is None or logits_soft_cap <= 0 else logits_soft_cap
         window_left = -1 if window_left < 0 else window_left
         self._head_dim = head_dim
+        self._window_left, self._logits_soft_cap, self._sm_scale = window_left, soft_cap, sm_scale  # vLLM reads them
         self._layer = {
             "sm_scale": number(sm_scale, head_dim**-0.5), "window_left": window_left, "logits_soft_cap": soft_cap, **lists, **more,
         }  # fmt: skip

@@ -285,22 +285,21 @@ def trtllm_batch_decode_with_kv_cache_mla(
     shape, q_len = query.shape, 1
     if len(shape) == 4:
         q_len, query = shape[1], query.reshape(-1, *shape[2:])
-    flat = out if out is None or len(out.shape) == 3 else out.reshape(-1, *out.shape[2:])
-    flat_lse = lse if lse is None or len(lse.shape) == 2 else lse.reshape(-1, lse.shape[2])
-    if len(kv_cache.shape) == 4:
-        kv_cache = kv_cache[:, 0]
-    cache = Cache(kv_cache, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
-    outputs = flat, flat_lse, return_lse
+    outputs = (
+        out if out is None or len(out.shape) == 3 else out.reshape(-1, *out.shape[2:]),
+        lse if lse is None or len(lse.shape) == 2 else lse.reshape(-1, lse.shape[2]), return_lse,
+    )  # fmt: skip
+    latents = kv_cache[:, 0] if len(kv_cache.shape) == 4 else kv_cache
+    cache = Cache(latents, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
     scales = bmm1_scale, bmm2_scale
     if sparse_mla_top_k:
-        rows = (*shape[:-2], sparse_mla_top_k), (query.shape[0], sparse_mla_top_k)
-        result = _sparse(query, cache, block_tables, sparse_mla_top_k_lens, rows, scales, outputs, **terms)
+        shapes = (*shape[:-2], sparse_mla_top_k), (query.shape[0], sparse_mla_top_k)
+        result = _sparse(query, cache, block_tables, sparse_mla_top_k_lens, shapes, scales, outputs, **terms)
     else:
         tables = block_tables if uses_shared_paged_kv_idx else block_tables[:, 0]
-        starts = _rows(query, seq_lens, q_len, cum_seq_lens_q)
-        result = _attend(query, cache, kv_lora_rank, tables, seq_lens, starts, True, scales, outputs, None, causal=True, **terms)
-    made = result[0] if return_lse else result
-    made = out if out is not None else made.reshape(*shape[:-1], kv_lora_rank)
+        rows = _rows(query, seq_lens, q_len, cum_seq_lens_q)
+        result = _attend(query, cache, kv_lora_rank, tables, seq_lens, rows, True, scales, outputs, None, causal=True, **terms)
+    made = out if out is not None else (result[0] if return_lse else result).reshape(*shape[:-1], kv_lora_rank)
     return (made, result[1] if lse is None else lse) if return_lse else made
 
 

@@ -62,6 +62,7 @@ class _Prefill(Wrapper):
 
     def _seen(self, causal: bool) -> dict[str, Any]:
         """The mask of runs, or their causality."""
+        self._causal = causal  # vLLM reads it
         bits, starts = self._custom_mask_buf, self._mask_indptr_buf
         if bits is None:
             return {"causal": causal}
