@@ -9,6 +9,7 @@ from .. import _core
 from .._upstream import (
     dtype_name, host, integers, is_torch, joined, offsets, picked, product, refuse, uniform_offsets, used_pages, wrong,
 )  # fmt: skip
+from .._tensors import flat
 from ..cache import Cache
 from ._attend import attend, layer, paged, skipping
 
@@ -285,10 +286,8 @@ def trtllm_batch_decode_with_kv_cache_mla(
     shape, q_len = query.shape, 1
     if len(shape) == 4:
         q_len, query = shape[1], query.reshape(-1, *shape[2:])
-    outputs = (
-        out if out is None or len(out.shape) == 3 else out.reshape(-1, *out.shape[2:]),
-        lse if lse is None or len(lse.shape) == 2 else lse.reshape(-1, lse.shape[2]), return_lse,
-    )  # fmt: skip
+    views = [x if x is None or len(x.shape) == axes else flat(x) for x, axes in ((out, 3), (lse, 2))]
+    outputs = views[0], views[1], return_lse
     latents = kv_cache[:, 0] if len(kv_cache.shape) == 4 else kv_cache
     cache = Cache(latents, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
     scales = bmm1_scale, bmm2_scale
