@@ -54,12 +54,17 @@ def same_type(**tensors: Any) -> None:
 
 
 def paged(kv: Any, kv_layout: str, name: str = "paged_kv_cache") -> tuple[Cache, int]:
-    """A cache, (K, V) or K and V stacked in one tensor, and head_dim_vo."""
+    """A cache, (K, V) or K and V stacked in one tensor, and head_dim_vo. Pages of one token may lack their axis."""
     check_layout(kv_layout)
     if isinstance(kv, (tuple, list)):
-        if kv[0].dtype != kv[1].dtype:
-            raise wrong("input.dtype", name, f"values of {dtype_name(kv[0].dtype)}, as keys", dtype_name(kv[1].dtype))
-        return Cache(kv[0], kv[1], kv_layout), kv[1].shape[-1]
+        k, v = kv
+        if k.dtype != v.dtype:
+            raise wrong("input.dtype", name, f"values of {dtype_name(k.dtype)}, as keys", dtype_name(v.dtype))
+        if len(k.shape) == 3:
+            k, v = (x[:, None] if kv_layout == "NHD" else x[:, :, None] for x in (k, v))
+        return Cache(k, v, kv_layout), v.shape[-1]
+    if len(kv.shape) == 4:
+        kv = kv[:, :, None] if kv_layout == "NHD" else kv[:, :, :, None]
     return Cache(kv, layout="STACKED_" + kv_layout), kv.shape[-1]
 
 
@@ -128,7 +133,9 @@ class Wrapper:
 
     def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, **buffers: Any) -> None:
         check_layout(kv_layout)
-        refuse(type(self).__name__, jit_args=jit_args)
+        # a variant of upstream's own: run takes (sinks, sm_scale) by position
+        self._takes_sinks = jit_args is not None and len(jit_args) > 11 and jit_args[11] == "AttentionSink"
+        refuse(type(self).__name__, jit_args=None if self._takes_sinks else jit_args)
         self._use_cuda_graph, self._kv_layout = use_cuda_graph, kv_layout
         for name, buffer in buffers.items():
             if use_cuda_graph and buffer is None:
@@ -232,10 +239,14 @@ class Wrapper:
 
     def _run(
         self, call: str, q: Any, head_dim_vo: int, outputs: tuple[Any, Any, bool], q_scale: Any, k_scale: Any, v_scale: Any,
-        window_left: int | None = None, sinks: Any = None, **tensors: Any,
+        args: tuple[Any, ...] = (), window_left: int | None = None, sinks: Any = None, **tensors: Any,
     ) -> Any:  # fmt: skip
-        """The plan's layer, but for the run's own window, sinks and scales."""
+        """The plan's layer, but for the run's own window, sinks and scales. args: of a variant of its own."""
         layer = self._planned_layer(call) | tensors
+        if args and self._takes_sinks:
+            sinks, layer["sm_scale"] = args[0], number(args[1])
+        elif args:
+            refuse(call, args=args)
         if window_left is not None:
             layer["window_left"] = -1 if window_left < 0 else window_left
         if sinks is not None:
@@ -249,9 +260,8 @@ class Wrapper:
         self._q_sizes = q
         self._kv_sizes = (page_size, num_kv_heads, q[1]) if self._kv_layout == "NHD" else (num_kv_heads, page_size, q[1])
 
-    def _check_planned(self, q: Any, kv: Any, out: Any) -> None:
+    def _check_planned(self, q: Any, k: Any, out: Any) -> None:
         """q and a paged cache have the types, heads, sizes and pages of the plan."""
-        k = kv[0] if isinstance(kv, (tuple, list)) else kv
         if q.shape[1:] != self._q_sizes:
             raise wrong("input.shape", "q", f"[num_qo_heads, head_dim] {list(self._q_sizes)}, as planned", str(list(q.shape[1:])))
         if k.shape[-3:] != self._kv_sizes:

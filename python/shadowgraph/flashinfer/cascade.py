@@ -7,7 +7,8 @@ from typing import Any
 from .. import _core
 from .._upstream import check_shapes, empty, host, launch, stacked
 from ._attend import same_type
-from .prefill import BatchPrefillWithPagedKVCacheWrapper
+from .decode import BatchDecodeWithPagedKVCacheWrapper
+from .prefill import BatchPrefillWithPagedKVCacheWrapper, single_prefill_with_kv_cache
 
 
 def _merge(parts: Any, names: dict[str, str], like: Any, out_dtype: Any = None) -> tuple[Any, Any]:
@@ -121,3 +122,82 @@ class MultiLevelCascadeAttentionWrapper:
 
     def end_forward(self) -> None:
         """Deprecated, and does nothing."""
+
+
+class _SharedPrefix:
+    """Keys that all requests share, packed, and their own ones, in pages: two parts, merged."""
+
+    _kind: Any  # of the wrapper of the pages
+
+    def __init__(self, float_workspace_buffer: Any, kv_layout: str = "NHD") -> None:
+        self._pages, self._kv_layout = self._kind(float_workspace_buffer, kv_layout), kv_layout
+
+    def reset_workspace_buffer(self, float_workspace_buffer: Any, int_workspace_buffer: Any) -> None:
+        """There is no workspace."""
+
+    def end_forward(self) -> None:
+        """Deprecated, and does nothing."""
+
+    def _merged(self, q: Any, k_shared: Any, v_shared: Any, unique_kv_cache: Any, sm_scale: Any = None, **more: Any) -> Any:
+        own = self._pages.forward_return_lse(q, unique_kv_cache, sm_scale=sm_scale, **more)
+        shared = single_prefill_with_kv_cache(
+            q, k_shared, v_shared, kv_layout=self._kv_layout, sm_scale=sm_scale, return_lse=True
+        )
+        return merge_state(*shared, *own)[0]
+
+
+class BatchDecodeWithSharedPrefixPagedKVCacheWrapper(_SharedPrefix):
+    _kind = BatchDecodeWithPagedKVCacheWrapper
+
+    def begin_forward(
+        self,
+        unique_kv_indptr: Any,
+        unique_kv_indices: Any,
+        unique_kv_last_page_len: Any,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        page_size: int,
+        data_type: Any = "float16",
+    ) -> None:
+        """Lists of the requests' own pages."""
+        lists = unique_kv_indptr, unique_kv_indices, unique_kv_last_page_len
+        self._pages.plan(*lists, num_qo_heads, num_kv_heads, head_dim, page_size, data_type=data_type)
+
+    def forward(self, q: Any, k_shared: Any, v_shared: Any, unique_kv_cache: Any) -> Any:
+        """q [requests, H, D] to out likewise; k_shared and v_shared by kv_layout."""
+        return self._merged(q, k_shared, v_shared, unique_kv_cache)
+
+
+class BatchPrefillWithSharedPrefixPagedKVCacheWrapper(_SharedPrefix):
+    _kind = BatchPrefillWithPagedKVCacheWrapper
+
+    def begin_forward(
+        self,
+        qo_indptr: Any,
+        paged_kv_indptr: Any,
+        paged_kv_indices: Any,
+        paged_kv_last_page_len: Any,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        page_size: int,
+    ) -> None:
+        """Lists of the requests' own pages."""
+        lists = qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len
+        self._pages.plan(*lists, num_qo_heads, num_kv_heads, head_dim, page_size)
+
+    def forward(
+        self,
+        q: Any,
+        k_shared: Any,
+        v_shared: Any,
+        unique_kv_cache: Any,
+        causal: bool = False,
+        use_fp16_qk_reduction: bool = False,
+        sm_scale: Any = None,
+        rope_scale: Any = None,
+        rope_theta: Any = None,
+    ) -> Any:
+        """q [rows, H, D] to out likewise; causal is for the requests' own keys."""
+        return self._merged(q, k_shared, v_shared, unique_kv_cache, sm_scale, causal=causal)

@@ -40,6 +40,11 @@ def _bits(custom_mask: Any, packed_custom_mask: Any, sizes: Any) -> tuple[Any, A
     return bits, starts
 
 
+def refuse_cudnn(call: str, backend: str) -> None:
+    """Its offsets count elements, and its layouts are others."""
+    refuse(call, backend=backend if backend == "cudnn" else None)
+
+
 class _Prefill(Wrapper):
     """Masks, and the layer of a plan."""
 
@@ -92,6 +97,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
         jit_kwargs: Any = None,
     ) -> None:
         buffers = (paged_kv_indptr_buf, paged_kv_indices_buf, paged_kv_last_page_len_buf)
+        refuse_cudnn("BatchPrefillWithPagedKVCacheWrapper", backend)
         self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, **dict(zip(_LISTS, buffers)))
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
@@ -179,13 +185,13 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
         call = "BatchPrefillWithPagedKVCacheWrapper.run"
         self._planned_layer(call)
         refuse(
-            call, args=args or None, kv_cache_sf=kv_cache_sf, uses_spcompress=uses_spcompress,
+            call, kv_cache_sf=kv_cache_sf, uses_spcompress=uses_spcompress,
             skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
         )  # fmt: skip
-        self._check_planned(q, paged_kv_cache, out)
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
+        self._check_planned(q, cache.k_cache, out)
         outputs = out, lse, return_lse
-        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, window_left, sinks, cache=cache)
+        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, args, window_left, sinks, cache=cache)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
@@ -232,6 +238,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
         jit_args: Any = None,
         jit_kwargs: Any = None,
     ) -> None:
+        refuse_cudnn("BatchPrefillWithRaggedKVCacheWrapper", backend)
         self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, kv_indptr=kv_indptr_buf)
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
@@ -307,12 +314,12 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
         """q [rows, H, D], k [keys, Hk, D], v [keys, Hk, Dv]; out [rows, H, Dv], LSE to base 2 f32 [rows, H]."""
         call = "BatchPrefillWithRaggedKVCacheWrapper.run"
         self._planned_layer(call)
-        refuse(call, args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf)
+        refuse(call, o_scale=o_scale, kv_cache_sf=kv_cache_sf)
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             if tensor.shape[1:] != self._sizes[name]:
                 raise wrong("input.shape", name, f"[.., {str(self._sizes[name])[1:-1]}], as planned", str(list(tensor.shape)))
         self._check_types(q=q, k=k, v=v, out=out)
-        return self._run(call, q, v.shape[-1], (out, lse, return_lse), q_scale, k_scale, v_scale, k=k, v=v)
+        return self._run(call, q, v.shape[-1], (out, lse, return_lse), q_scale, k_scale, v_scale, args, k=k, v=v)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
