@@ -254,6 +254,117 @@ def test_packed_keys_have_the_sizes_of_the_plan():
         assert caught.value.findings[0].field in changed
 
 
+def test_engines_find_what_they_read_of_a_plan():
+    """mini-SGLang shares workspaces, vLLM asserts the layer of a plan."""
+    for plan, causal in ((decode, {}), (prefill, {"causal": True})):
+        wrapper = plan(Pool(), window_left=2, sm_scale=0.5, **causal)
+        wrapper._int_workspace_buffer = flashinfer.BatchPrefillWithPagedKVCacheWrapper(None)._int_workspace_buffer
+        assert (wrapper._window_left, wrapper._logits_soft_cap, wrapper._sm_scale) == (2, 0.0, 0.5)
+        assert not causal or wrapper._causal
+
+
+def test_pages_of_one_token_may_lack_their_axis():
+    pool, q = Pool(), drawn(4, HEADS, DIM)
+    k, v, lists = torch.cat(pool.keys), torch.cat(pool.values), (qo_indptr(LENS), torch.arange(20).int(), torch.tensor([1, 0, 1, 1]))
+    for kv_layout in ("NHD", "HND"):
+        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(None, kv_layout)
+        wrapper.plan(*lists, HEADS, KV_HEADS, DIM, 1)
+        result = wrapper.run(q, (k, v), return_lse=True)
+        clean(pool, every([1] * 4, LENS), q, result)
+        assert torch.equal(wrapper.run(q, torch.stack([k, v], 1)), result[0])
+
+
+def test_sinks_come_by_position_where_a_wrapper_says_so():
+    pool, q, sinks = Pool(), drawn(sum(Q_LENS), HEADS, DIM), drawn(HEADS)
+    want = prefill(pool, causal=True, sm_scale=0.3).run(q, pool.kv, sinks=sinks)
+    wrapper = flashinfer.BatchAttentionWithAttentionSinkWrapper(None, q_data_type=F32, kv_data_type=F32)
+    wrapper.plan(qo_indptr(), *pool.lists, HEADS, KV_HEADS, DIM, PAGE, causal=True, q_data_type=F32)
+    assert torch.equal(wrapper.run(q, pool.kv, sinks, 0.3), want)
+    packed = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(None, jit_args=[None] * 11 + ["AttentionSink", "declaration"])
+    packed.plan(qo_indptr(), qo_indptr(LENS), HEADS, KV_HEADS, DIM, causal=True, q_data_type=F32)
+    assert torch.equal(packed.run(q, torch.cat(pool.keys), torch.cat(pool.values), sinks, 0.3), want)
+    assert not torch.equal(prefill(pool, causal=True, sm_scale=0.3).run(q, pool.kv), want)
+
+
+def test_batch_attention_is_a_prefill_by_lengths():
+    pool, q = Pool(dtype=BF16), drawn(sum(Q_LENS), HEADS, DIM, dtype=BF16)
+    wrapper = flashinfer.BatchAttention()
+    lists = qo_indptr(), pool.indptr, pool.indices, pool.seq_lens
+    wrapper.plan(*lists, HEADS, KV_HEADS, DIM, DIM, PAGE, causal=True)
+    result = wrapper.run(q, pool.kv)
+    clean(pool, every(Q_LENS, LENS, causal=True), q, result)
+    with pytest.raises(ValueError, match="logits_soft_cap"):
+        wrapper.run(q, pool.kv, logits_soft_cap=1.0)
+    with pytest.raises(sg.ShadowgraphError, match=r"kv_indptr\[2\] is 1, expected 2 pages of 5 keys"):
+        wrapper.plan(*lists[:3], torch.tensor([7, 0, 5, 9]), HEADS, KV_HEADS, DIM, DIM, PAGE)
+
+
+@pytest.mark.parametrize("stage", ["decode", "prefill"])
+def test_a_shared_prefix_stands_before_each_requests_own_keys(stage):
+    q_lens, lens = ([1] * 4, [7, 3, 4, 9]) if stage == "decode" else (Q_LENS, [7, 3, 4, 9])
+    pool, q, k, v = Pool(lens), drawn(sum(q_lens), HEADS, DIM), drawn(5, KV_HEADS, DIM, seed=31), drawn(5, KV_HEADS, DIM, seed=32)
+    if stage == "decode":
+        wrapper = flashinfer.BatchDecodeWithSharedPrefixPagedKVCacheWrapper(None)
+        wrapper.begin_forward(*pool.lists, HEADS, KV_HEADS, DIM, PAGE)
+        got = wrapper.forward(q, k, v, pool.kv)
+    else:
+        wrapper = flashinfer.BatchPrefillWithSharedPrefixPagedKVCacheWrapper(None)
+        wrapper.begin_forward(qo_indptr(), *pool.lists, HEADS, KV_HEADS, DIM, PAGE)
+        got = wrapper.forward(q, k, v, pool.kv, causal=True)
+    start = 0
+    for r, (q_len, n) in enumerate(zip(q_lens, lens)):
+        rows, keys, values = q[start : start + q_len], torch.cat([k, pool.keys[r]]), torch.cat([v, pool.values[r]])
+        want = reference.attention(rows, keys, values, reference.seen(q_len, n + 5, causal=True), SCALE)
+        one = reference.attention(rows, k, v, reference.seen(q_len, 5), SCALE)
+        two = reference.attention(rows, pool.keys[r], pool.values[r], reference.seen(q_len, n, causal=True), SCALE)
+        # a share of the merge is off by what its logarithms are, and by its own arithmetic
+        share = one.lse_error + two.lse_error + 8 * reference.EPS
+        error = one.out_error + two.out_error + share[..., None] * (abs(one.out) + abs(two.out))
+        part = got[start : start + q_len]
+        assert reference.far(part, want.out, error) <= 1 < reference.far(part * 1.01, want.out, error)
+        start += q_len
+
+
+def test_cudnns_offsets_of_elements_are_refused():
+    for name in ("BatchPrefillWithPagedKVCacheWrapper", "BatchPrefillWithRaggedKVCacheWrapper"):
+        with pytest.raises(NotImplementedError, match=rf"^{name}\(backend=…\)$"):
+            getattr(flashinfer, name)(None, backend="cudnn")
+
+
+def test_layouts_have_a_name():
+    q, k = drawn(1, HEADS, DIM), drawn(7, KV_HEADS, DIM)
+    for call in (
+        lambda: flashinfer.single_prefill_with_kv_cache(q, k, k, kv_layout="NDH"),
+        lambda: flashinfer.single_decode_with_kv_cache(q[0], k, k, "NDH"),
+        lambda: flashinfer.BatchDecodeWithPagedKVCacheWrapper(None, "NDH"),
+        lambda: flashinfer.append_paged_kv_cache(k, k, *[None] * 2, (k[None], k[None]), *[None] * 3, "NDH"),
+        lambda: flashinfer.trtllm_batch_decode_with_kv_cache(q, (k, k), *[None] * 4, kv_layout="NDH"),
+    ):
+        with pytest.raises(KeyError, match="Invalid kv_layout NDH"):
+            call()
+
+
+def test_lists_are_integers_and_buffers_of_graphs_int32():
+    pool = Pool()
+    pool.last = pool.last.float()
+    for plan, name in ((decode, "last_page_len"), (prefill, "paged_kv_last_page_len")):
+        with pytest.raises(sg.ShadowgraphError, match=f"{name} is float32, expected int32"):
+            plan(pool)
+    buffers = [torch.zeros(n, dtype=torch.int32) for n in (5, 9, 4)]
+    for i in range(3):
+        some = [b.long() if i == j else b for j, b in enumerate(buffers)]
+        with pytest.raises(ValueError, match="_buffer is int64, and kernels read int32"):
+            flashinfer.CUDAGraphBatchDecodeWithPagedKVCacheWrapper(None, *some)
+
+
+def test_trtllm_out_is_of_out_dtype():
+    pool, q = Pool([7, 3, 4, 9], dtype=F16), drawn(4, HEADS, DIM, dtype=F16)
+    with pytest.raises(ValueError, match="out.dtype is float32, and out_dtype float16"):
+        flashinfer.trtllm_batch_decode_with_kv_cache(
+            q, pool.kv, None, pool.table, pool.seq_lens, 9, SCALE, kv_layout="NHD", out=torch.empty(q.shape), out_dtype=F16
+        )
+
+
 def test_a_graph_has_all_its_buffers_and_no_more_rows_than_at_first():
     ints = lambda n: torch.zeros(n, dtype=torch.int32)  # noqa: E731
     pool = Pool()

@@ -5,7 +5,13 @@ numbers is done, or refused by name (NotImplementedError). Wrong input raises sh
 findings name FlashInfer's arguments, and writes nothing.
 """
 
+from .attention import (
+    BatchAttention as BatchAttention,
+    BatchAttentionWithAttentionSinkWrapper as BatchAttentionWithAttentionSinkWrapper,
+)
 from .cascade import (
+    BatchDecodeWithSharedPrefixPagedKVCacheWrapper as BatchDecodeWithSharedPrefixPagedKVCacheWrapper,
+    BatchPrefillWithSharedPrefixPagedKVCacheWrapper as BatchPrefillWithSharedPrefixPagedKVCacheWrapper,
     MultiLevelCascadeAttentionWrapper as MultiLevelCascadeAttentionWrapper,
     merge_state as merge_state,
     merge_state_in_place as merge_state_in_place,

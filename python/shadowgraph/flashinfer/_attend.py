@@ -40,10 +40,31 @@ def attend(
     return (out, lse) if return_lse else out
 
 
-def paged(kv: Any, kv_layout: str) -> tuple[Cache, int]:
-    """A cache, (K, V) or K and V stacked in one tensor, and head_dim_vo."""
+def check_layout(kv_layout: str) -> None:
+    if kv_layout not in ("NHD", "HND"):
+        raise KeyError(f"Invalid kv_layout {kv_layout}")
+
+
+def same_type(**tensors: Any) -> None:
+    """Kernels read all of them as values of the first one's type."""
+    (first, like), *rest = tensors.items()
+    for name, tensor in rest:
+        if tensor.dtype != like.dtype:
+            raise wrong("input.dtype", name, f"{dtype_name(like.dtype)}, as {first}", dtype_name(tensor.dtype))
+
+
+def paged(kv: Any, kv_layout: str, name: str = "paged_kv_cache") -> tuple[Cache, int]:
+    """A cache, (K, V) or K and V stacked in one tensor, and head_dim_vo. Pages of one token may lack their axis."""
+    check_layout(kv_layout)
     if isinstance(kv, (tuple, list)):
-        return Cache(kv[0], kv[1], kv_layout), kv[1].shape[-1]
+        k, v = kv
+        if k.dtype != v.dtype:
+            raise wrong("input.dtype", name, f"values of {dtype_name(k.dtype)}, as keys", dtype_name(v.dtype))
+        if len(k.shape) == 3:
+            k, v = (x[:, None] if kv_layout == "NHD" else x[:, :, None] for x in (k, v))
+        return Cache(k, v, kv_layout), v.shape[-1]
+    if len(kv.shape) == 4:
+        kv = kv[:, :, None] if kv_layout == "NHD" else kv[:, :, :, None]
     return Cache(kv, layout="STACKED_" + kv_layout), kv.shape[-1]
 
 
@@ -106,18 +127,22 @@ class Wrapper:
     _names: dict[str, str]  # upstream's, by the engine's
     _lists: dict[str, str]  # of arrays of plan, by the engine's
     _layer: dict[str, Any] | None = None  # the engine's arguments that plan fixed
+    _int_workspace_buffer: Any = None  # engines hand it from wrapper to wrapper
     _rows: int | None = None  # of q, the most that a graph was planned for
     _right: list[Any] | None = None  # types that fit the plan
     _int_workspace_buffer: Any = None  # engines share it among wrappers; nothing lies in it
 
-    def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, optional: tuple[str, ...] = (), **buffers: Any) -> None:
-        if kv_layout not in ("NHD", "HND"):
-            raise KeyError(f"Invalid kv_layout {kv_layout}")
-        refuse(type(self).__name__, jit_args=jit_args)
+    def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, **buffers: Any) -> None:
+        check_layout(kv_layout)
+        # a variant of upstream's own: run takes (sinks, sm_scale) by position
+        self._takes_sinks = jit_args is not None and len(jit_args) > 11 and jit_args[11] == "AttentionSink"
+        refuse(type(self).__name__, jit_args=None if self._takes_sinks else jit_args)
         self._use_cuda_graph, self._kv_layout = use_cuda_graph, kv_layout
         for name, buffer in buffers.items():
-            if use_cuda_graph and buffer is None and name not in optional:
+            if use_cuda_graph and buffer is None:
                 raise ValueError(f"{name}_buffer should be a tensor in CUDA graph mode")
+            if use_cuda_graph and buffer is not None and dtype_name(buffer.dtype) != "int32":
+                raise ValueError(f"{name}_buffer is {dtype_name(buffer.dtype)}, and kernels read int32")
             setattr(self, f"_{name}_buf", buffer)
         # rows of the graph: the first buffer holds offsets
         self._fixed_batch_size = len(next(iter(buffers.values()))) - 1 if use_cuda_graph else 0
@@ -174,7 +199,7 @@ class Wrapper:
                 continue
             got, planned = dtype_name(dtype), dtype_name(planned)
             unnamed = not is_torch(tensor) and got in ("uint16", "uint8") and planned in HELD  # NumPy lacks names
-            if got != planned and not unnamed and not (self._any_f32 and got == "float32"):
+            if got != planned and not unnamed and not (self._any_f32 and got == "float32" and name != "out"):
                 raise ValueError(f"{name}.dtype is {got}, and {option} was planned as {planned}")
         self._right = dtypes
 
@@ -183,10 +208,17 @@ class Wrapper:
     ) -> None:
         """Terms of the layer, and lists as the engine takes them. more: causality or masks."""
         self._function = self._attention(positions)
-        lists = {name: integers(getattr(self, f"_{kept}_buf")) for name, kept in self._lists.items()}
+        lists = {}
+        for name, kept in self._lists.items():
+            array = getattr(self, f"_{kept}_buf")
+            kind = dtype_name(getattr(array, "dtype", "int32"))
+            if "int" not in kind:
+                raise wrong("input.dtype", self._names.get(name, name), "int32", kind)
+            lists[name] = integers(array)
         soft_cap = 0.0 if logits_soft_cap is None or logits_soft_cap <= 0 else logits_soft_cap
         window_left = -1 if window_left < 0 else window_left
         self._head_dim = head_dim
+        self._window_left, self._logits_soft_cap, self._sm_scale = window_left, soft_cap, sm_scale  # vLLM reads them
         self._layer = {
             "sm_scale": number(sm_scale, head_dim**-0.5), "window_left": window_left, "logits_soft_cap": soft_cap, **lists, **more,
         }  # fmt: skip
@@ -208,10 +240,14 @@ class Wrapper:
 
     def _run(
         self, call: str, q: Any, head_dim_vo: int, outputs: tuple[Any, Any, bool], q_scale: Any, k_scale: Any, v_scale: Any,
-        window_left: int | None = None, sinks: Any = None, **tensors: Any,
+        args: tuple[Any, ...] = (), window_left: int | None = None, sinks: Any = None, **tensors: Any,
     ) -> Any:  # fmt: skip
-        """The plan's layer, but for the run's own window, sinks and scales."""
+        """The plan's layer, but for the run's own window, sinks and scales. args: of a variant of its own."""
         layer = self._planned_layer(call) | tensors
+        if args and self._takes_sinks:
+            sinks, layer["sm_scale"] = args[0], number(args[1])
+        elif args:
+            refuse(call, args=args)
         if window_left is not None:
             layer["window_left"] = -1 if window_left < 0 else window_left
         if sinks is not None:
@@ -225,9 +261,8 @@ class Wrapper:
         self._q_sizes = q
         self._kv_sizes = (page_size, num_kv_heads, q[1]) if self._kv_layout == "NHD" else (num_kv_heads, page_size, q[1])
 
-    def _check_planned(self, q: Any, kv: Any, out: Any) -> None:
+    def _check_planned(self, q: Any, k: Any, out: Any) -> None:
         """q and a paged cache have the types, heads, sizes and pages of the plan."""
-        k = kv[0] if isinstance(kv, (tuple, list)) else kv
         if q.shape[1:] != self._q_sizes:
             raise wrong("input.shape", "q", f"[num_qo_heads, head_dim] {list(self._q_sizes)}, as planned", str(list(q.shape[1:])))
         if k.shape[-3:] != self._kv_sizes:
@@ -249,4 +284,5 @@ class Wrapper:
 
 def heads_second(tensor: Any, kv_layout: str) -> Any:
     """K or V of one request as [n, Hk, D]."""
+    check_layout(kv_layout)
     return swap(tensor, 0, 1) if kv_layout == "HND" else tensor

@@ -7,8 +7,9 @@ from typing import Any
 
 from .. import _core
 from .._upstream import (
-    host, integers, joined, offsets, picked, product, refuse, uniform_offsets, used_pages, wrong,
+    dtype_name, host, integers, is_torch, joined, offsets, picked, product, refuse, uniform_offsets, used_pages, wrong,
 )  # fmt: skip
+from .._tensors import flat
 from ..cache import Cache
 from ._attend import attend, layer, paged, skipping
 
@@ -76,6 +77,19 @@ def _attend(
     )  # fmt: skip
 
 
+def _sparse(
+    query: Any, cache: Cache, block_tables: Any, lens: Any, shapes: Any, scales: tuple[Any, Any], outputs: tuple[Any, Any, bool],
+    **terms: Any,
+) -> Any:  # fmt: skip
+    """shapes: those that block_tables may have."""
+    if tuple(block_tables.shape) not in shapes:
+        raise wrong("input.shape", "block_tables", f"{list(shapes[0])}, sparse_mla_top_k tokens a query", str(list(block_tables.shape)))
+    return attend(
+        _by_tokens, _NAMES | {"kv_indices": "block_tables"}, query, cache.head_dim_vo, outputs, cache=cache,
+        block_tables=block_tables, lens=lens, sm_scale=product(scales[0]), out_scale=product(scales[1]), **terms,
+    )  # fmt: skip
+
+
 def _rows(query: Any, seq_lens: Any, q_len: int | None, cum_seq_lens_q: Any) -> Any:
     """cu_seqlens_q: as given, or q_len rows a request; None: a decode."""
     if cum_seq_lens_q is not None:
@@ -121,6 +135,8 @@ def trtllm_batch_decode_with_kv_cache(
 ) -> Any:
     """query [requests * q_len_per_req, H, D], or rows by cum_seq_lens_q; causal."""
     call = "trtllm_batch_decode_with_kv_cache"
+    if q_len_per_req is None and max_q_len is None:
+        raise wrong("len.bound", "max_q_len", "the most queries of a request, where q_len_per_req is None", "None")
     terms = layer(
         call, sinks=sinks, window_left=window_left, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size,
         o_scale=None if o_scale == 1 else o_scale, mask=mask, kv_cache_sf=kv_cache_sf,
@@ -129,10 +145,10 @@ def trtllm_batch_decode_with_kv_cache(
     )  # fmt: skip
     if bmm1_scale_log2 is not None:  # the same scale, of logits to base 2
         bmm1_scale = product(bmm1_scale_log2, math.log(2))
-    cache, head_dim_vo = paged(kv_cache, kv_layout)
+    cache, head_dim_vo = paged(kv_cache, kv_layout, "kv_cache")
     return _attend(
         query, cache, head_dim_vo, block_tables, seq_lens, _rows(query, seq_lens, q_len_per_req, cum_seq_lens_q),
-        uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype), causal=True, **terms,
+        uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype, out), causal=True, **terms,
     )  # fmt: skip
 
 
@@ -173,10 +189,10 @@ def trtllm_batch_context_with_kv_cache(
         call, sinks=sinks, window_left=window_left, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size, kv_cache_sf=kv_cache_sf,
         skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor), uses_spcompress=uses_spcompress,
     )  # fmt: skip
-    cache, head_dim_vo = paged(kv_cache, kv_layout)
+    cache, head_dim_vo = paged(kv_cache, kv_layout, "kv_cache")
     return _attend(
         query, cache, head_dim_vo, block_tables, seq_lens, cum_seq_lens_q,
-        uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype), causal=causal, **terms,
+        uses_shared_paged_kv_idx, (bmm1_scale, bmm2_scale), (out, lse, return_lse), _plain(call, out_dtype, out), causal=causal, **terms,
     )  # fmt: skip
 
 
@@ -270,32 +286,25 @@ def trtllm_batch_decode_with_kv_cache_mla(
     shape, q_len = query.shape, 1
     if len(shape) == 4:
         q_len, query = shape[1], query.reshape(-1, *shape[2:])
-    flat = out if out is None or len(out.shape) == 3 else out.reshape(-1, *out.shape[2:])
-    flat_lse = lse if lse is None or len(lse.shape) == 2 else lse.reshape(-1, lse.shape[2])
-    if len(kv_cache.shape) == 4:
-        kv_cache = kv_cache[:, 0]
-    cache = Cache(kv_cache, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
-    outputs = flat, flat_lse, return_lse
+    views = [x if x is None or len(x.shape) == axes else flat(x) for x, axes in ((out, 3), (lse, 2))]
+    outputs = views[0], views[1], return_lse
+    latents = kv_cache[:, 0] if len(kv_cache.shape) == 4 else kv_cache
+    cache = Cache(latents, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
+    scales = bmm1_scale, bmm2_scale
     if sparse_mla_top_k:
-        rows = (*shape[:-2], sparse_mla_top_k)
-        if tuple(block_tables.shape) not in (rows, (query.shape[0], sparse_mla_top_k)):
-            raise wrong("input.shape", "block_tables", f"{list(rows)}, sparse_mla_top_k tokens a query", str(list(block_tables.shape)))
-        result = attend(
-            _by_tokens, _NAMES | {"kv_indices": "block_tables"}, query, kv_lora_rank, outputs, cache=cache,
-            block_tables=block_tables, lens=sparse_mla_top_k_lens, sm_scale=product(bmm1_scale), out_scale=product(bmm2_scale),
-            **terms,
-        )  # fmt: skip
+        shapes = (*shape[:-2], sparse_mla_top_k), (query.shape[0], sparse_mla_top_k)
+        result = _sparse(query, cache, block_tables, sparse_mla_top_k_lens, shapes, scales, outputs, **terms)
     else:
-        result = _attend(
-            query, cache, kv_lora_rank, block_tables if uses_shared_paged_kv_idx else block_tables[:, 0], seq_lens,
-            _rows(query, seq_lens, q_len, cum_seq_lens_q), True, (bmm1_scale, bmm2_scale), outputs, None, causal=True, **terms,
-        )  # fmt: skip
-    made = result[0] if return_lse else result
-    made = out if out is not None else made.reshape(*shape[:-1], kv_lora_rank)
+        tables = block_tables if uses_shared_paged_kv_idx else block_tables[:, 0]
+        rows = _rows(query, seq_lens, q_len, cum_seq_lens_q)
+        result = _attend(query, cache, kv_lora_rank, tables, seq_lens, rows, True, scales, outputs, None, causal=True, **terms)
+    made = out if out is not None else (result[0] if return_lse else result).reshape(*shape[:-1], kv_lora_rank)
     return (made, result[1] if lse is None else lse) if return_lse else made
 
 
-def _plain(call: str, out_dtype: Any) -> Any:
-    if out_dtype == "nvfp4":
+def _plain(call: str, out_dtype: Any, out: Any) -> Any:
+    if isinstance(out_dtype, str) and out_dtype == "nvfp4":
         refuse(call, out_dtype=out_dtype)
+    if out is not None and out_dtype is not None and is_torch(out) and dtype_name(out.dtype) != dtype_name(out_dtype):
+        raise ValueError(f"out.dtype is {dtype_name(out.dtype)}, and out_dtype {dtype_name(out_dtype)}")
     return out_dtype

@@ -6,7 +6,9 @@ from typing import Any
 
 from .. import _core
 from .._upstream import check_shapes, empty, host, launch, stacked
-from .prefill import BatchPrefillWithPagedKVCacheWrapper
+from ._attend import same_type
+from .decode import BatchDecodeWithPagedKVCacheWrapper
+from .prefill import BatchPrefillWithPagedKVCacheWrapper, single_prefill_with_kv_cache
 
 
 def _merge(parts: Any, names: dict[str, str], like: Any, out_dtype: Any = None) -> tuple[Any, Any]:
@@ -24,12 +26,14 @@ def _merge(parts: Any, names: dict[str, str], like: Any, out_dtype: Any = None) 
 def merge_state(v_a: Any, s_a: Any, v_b: Any, s_b: Any) -> Any:
     """v_a, v_b [n, H, D] and s_a, s_b f32 [n, H], to base 2, of disjoint keys: (v, s) of them together."""
     check_shapes(s_a=(s_a, v_a.shape[:-1]), v_b=(v_b, v_a.shape), s_b=(s_b, v_a.shape[:-1]))
+    same_type(v_a=v_a, v_b=v_b)
     return _merge(lambda: (stacked([v_a, v_b], 1), stacked([s_a, s_b], 1)), {"v": "v_a", "s": "s_a"}, v_a)
 
 
 def merge_state_in_place(v: Any, s: Any, v_other: Any, s_other: Any, mask: Any = None) -> None:
     """Writes merge_state's result to v and s, in rows where mask [n] is true."""
     check_shapes(s=(s, v.shape[:-1]), v_other=(v_other, v.shape), s_other=(s_other, v.shape[:-1]))
+    same_type(v=v, v_other=v_other)
     if mask is not None:
         check_shapes(mask=(mask, v.shape[:1]))
 
@@ -118,3 +122,82 @@ class MultiLevelCascadeAttentionWrapper:
 
     def end_forward(self) -> None:
         """Deprecated, and does nothing."""
+
+
+class _SharedPrefix:
+    """Keys that all requests share, packed, and their own ones, in pages: two parts, merged."""
+
+    _kind: Any  # of the wrapper of the pages
+
+    def __init__(self, float_workspace_buffer: Any, kv_layout: str = "NHD") -> None:
+        self._pages, self._kv_layout = self._kind(float_workspace_buffer, kv_layout), kv_layout
+
+    def reset_workspace_buffer(self, float_workspace_buffer: Any, int_workspace_buffer: Any) -> None:
+        """There is no workspace."""
+
+    def end_forward(self) -> None:
+        """Deprecated, and does nothing."""
+
+    def _merged(self, q: Any, k_shared: Any, v_shared: Any, unique_kv_cache: Any, sm_scale: Any = None, **more: Any) -> Any:
+        own = self._pages.forward_return_lse(q, unique_kv_cache, sm_scale=sm_scale, **more)
+        shared = single_prefill_with_kv_cache(
+            q, k_shared, v_shared, kv_layout=self._kv_layout, sm_scale=sm_scale, return_lse=True
+        )
+        return merge_state(*shared, *own)[0]
+
+
+class BatchDecodeWithSharedPrefixPagedKVCacheWrapper(_SharedPrefix):
+    _kind = BatchDecodeWithPagedKVCacheWrapper
+
+    def begin_forward(
+        self,
+        unique_kv_indptr: Any,
+        unique_kv_indices: Any,
+        unique_kv_last_page_len: Any,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        page_size: int,
+        data_type: Any = "float16",
+    ) -> None:
+        """Lists of the requests' own pages."""
+        lists = unique_kv_indptr, unique_kv_indices, unique_kv_last_page_len
+        self._pages.plan(*lists, num_qo_heads, num_kv_heads, head_dim, page_size, data_type=data_type)
+
+    def forward(self, q: Any, k_shared: Any, v_shared: Any, unique_kv_cache: Any) -> Any:
+        """q [requests, H, D] to out likewise; k_shared and v_shared by kv_layout."""
+        return self._merged(q, k_shared, v_shared, unique_kv_cache)
+
+
+class BatchPrefillWithSharedPrefixPagedKVCacheWrapper(_SharedPrefix):
+    _kind = BatchPrefillWithPagedKVCacheWrapper
+
+    def begin_forward(
+        self,
+        qo_indptr: Any,
+        paged_kv_indptr: Any,
+        paged_kv_indices: Any,
+        paged_kv_last_page_len: Any,
+        num_qo_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        page_size: int,
+    ) -> None:
+        """Lists of the requests' own pages."""
+        lists = qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len
+        self._pages.plan(*lists, num_qo_heads, num_kv_heads, head_dim, page_size)
+
+    def forward(
+        self,
+        q: Any,
+        k_shared: Any,
+        v_shared: Any,
+        unique_kv_cache: Any,
+        causal: bool = False,
+        use_fp16_qk_reduction: bool = False,
+        sm_scale: Any = None,
+        rope_scale: Any = None,
+        rope_theta: Any = None,
+    ) -> Any:
+        """q [rows, H, D] to out likewise; causal is for the requests' own keys."""
+        return self._merged(q, k_shared, v_shared, unique_kv_cache, sm_scale, causal=causal)

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._upstream import host, number, refuse, uniform_offsets
 from . import _positions
-from ._attend import Wrapper, attend, heads_second, layer, paged, positional_options, scales, skipping
+from ._attend import Wrapper, attend, heads_second, layer, paged, positional_options, same_type, scales, skipping
 from ._positions import Positions, positions
 from ._trtllm import (
     trtllm_batch_decode_with_kv_cache as trtllm_batch_decode_with_kv_cache,
@@ -152,17 +152,17 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         call, each = "BatchDecodeWithPagedKVCacheWrapper.run", self._q_len_per_req
         self._planned_layer(call)
         refuse(
-            call, args=args or None, kv_cache_sf=kv_cache_sf,
+            call, kv_cache_sf=kv_cache_sf,
             skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
         )  # fmt: skip
         if q_len_per_req not in (None, each):
             raise ValueError(f"q_len_per_req is {q_len_per_req}, and was planned as {each}")
         if q.shape[0] != self._requests * each:
             raise ValueError(f"q has {q.shape[0]} rows, expected {self._requests} requests * q_len_per_req {each}")
-        self._check_planned(q, paged_kv_cache, out)
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
+        self._check_planned(q, cache.k_cache, out)
         outputs = out, lse, return_lse
-        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, window_left, sinks, cache=cache)
+        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, args, window_left, sinks, cache=cache)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
@@ -260,6 +260,7 @@ def single_decode_with_kv_cache(
     call = "single_decode_with_kv_cache"
     terms = layer(call, logits_soft_cap=logits_soft_cap, window_left=window_left)
     rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
+    same_type(k=k, v=v)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     result = attend(
         _positions.ragged(rotation), {}, q[None], v.shape[-1], (None, None, return_lse), k=k, v=v, cu_seqlens_q=[0, 1],

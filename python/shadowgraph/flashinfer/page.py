@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._upstream import check_shapes, empty, fill, host, launch, wrong
-from ._attend import paged
+from ._attend import paged, same_type
 
 
 def _slots(batch_indices: Any, positions: Any, kv_indices: Any, kv_indptr: Any, page_size: int) -> Any:
@@ -52,6 +52,7 @@ def append_paged_kv_cache(
     """Stores append_key and append_value [nnz, Hk, D]: row i at positions[i] of request batch_indices[i], of which a
     negative one stores nothing."""
     cache = paged(paged_kv_cache, kv_layout)[0]
+    same_type(paged_kv_cache=cache.k_cache, append_key=append_key, append_value=append_value)
     first = cache.k_cache.shape
     page_size = first[len(first) - (3 if kv_layout == "NHD" else 2)]
     slots = lambda: _slots(batch_indices, positions, kv_indices, kv_indptr, page_size)  # noqa: E731
@@ -71,6 +72,7 @@ def append_paged_mla_kv_cache(
 ) -> None:
     """The same of latents: append_ckv [nnz, 512], append_kpe [nnz, 64], caches [pages, page_size, ..]."""
     slots = lambda: _slots(batch_indices, positions, kv_indices, kv_indptr, ckv_cache.shape[1])  # noqa: E731
+    same_type(ckv_cache=ckv_cache, kpe_cache=kpe_cache, append_ckv=append_ckv, append_kpe=append_kpe)
     cache = ckv_cache[:, :, None], kpe_cache[:, :, None]
     launch(_core.store_kv, _MLA_NAMES, k=append_ckv[:, None], v=append_kpe[:, None], out_cache_loc=slots, cache=cache)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._upstream import host, number, offsets, pack_bits, product, refuse, wrong
 from . import _positions
-from ._attend import Wrapper, attend, heads_second, layer, paged, scales, skipping
+from ._attend import Wrapper, attend, heads_second, layer, paged, same_type, scales, skipping
 from ._positions import positions
 from ._trtllm import (
     trtllm_batch_context_with_kv_cache as trtllm_batch_context_with_kv_cache,
@@ -40,6 +40,11 @@ def _bits(custom_mask: Any, packed_custom_mask: Any, sizes: Any) -> tuple[Any, A
     return bits, starts
 
 
+def refuse_cudnn(call: str, backend: str) -> None:
+    """Its offsets count elements, and its layouts are others."""
+    refuse(call, backend=backend if backend == "cudnn" else None)
+
+
 class _Prefill(Wrapper):
     """Masks, and the layer of a plan."""
 
@@ -62,6 +67,7 @@ class _Prefill(Wrapper):
 
     def _seen(self, causal: bool) -> dict[str, Any]:
         """The mask of runs, or their causality."""
+        self._causal = causal  # vLLM reads it
         bits, starts = self._custom_mask_buf, self._mask_indptr_buf
         if bits is None:
             return {"causal": causal}
@@ -91,6 +97,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
         jit_kwargs: Any = None,
     ) -> None:
         buffers = (paged_kv_indptr_buf, paged_kv_indices_buf, paged_kv_last_page_len_buf)
+        refuse_cudnn("BatchPrefillWithPagedKVCacheWrapper", backend)
         self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, **dict(zip(_LISTS, buffers)))
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
@@ -178,13 +185,13 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
         call = "BatchPrefillWithPagedKVCacheWrapper.run"
         self._planned_layer(call)
         refuse(
-            call, args=args or None, kv_cache_sf=kv_cache_sf, uses_spcompress=uses_spcompress,
+            call, kv_cache_sf=kv_cache_sf, uses_spcompress=uses_spcompress,
             skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
         )  # fmt: skip
-        self._check_planned(q, paged_kv_cache, out)
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
+        self._check_planned(q, cache.k_cache, out)
         outputs = out, lse, return_lse
-        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, window_left, sinks, cache=cache)
+        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, args, window_left, sinks, cache=cache)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
@@ -231,6 +238,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
         jit_args: Any = None,
         jit_kwargs: Any = None,
     ) -> None:
+        refuse_cudnn("BatchPrefillWithRaggedKVCacheWrapper", backend)
         self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, kv_indptr=kv_indptr_buf)
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
@@ -306,12 +314,12 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
         """q [rows, H, D], k [keys, Hk, D], v [keys, Hk, Dv]; out [rows, H, Dv], LSE to base 2 f32 [rows, H]."""
         call = "BatchPrefillWithRaggedKVCacheWrapper.run"
         self._planned_layer(call)
-        refuse(call, args=args or None, o_scale=o_scale, kv_cache_sf=kv_cache_sf)
+        refuse(call, o_scale=o_scale, kv_cache_sf=kv_cache_sf)
         for name, tensor in (("q", q), ("k", k), ("v", v)):
             if tensor.shape[1:] != self._sizes[name]:
                 raise wrong("input.shape", name, f"[.., {str(self._sizes[name])[1:-1]}], as planned", str(list(tensor.shape)))
         self._check_types(q=q, k=k, v=v, out=out)
-        return self._run(call, q, v.shape[-1], (out, lse, return_lse), q_scale, k_scale, v_scale, k=k, v=v)
+        return self._run(call, q, v.shape[-1], (out, lse, return_lse), q_scale, k_scale, v_scale, args, k=k, v=v)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 
@@ -370,6 +378,7 @@ def single_prefill_with_kv_cache(
         call, logits_soft_cap=logits_soft_cap, window_left=window_left, kv_cache_sf=kv_cache_sf
     )
     rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
+    same_type(k=k, v=v)
     k, v = heads_second(k, kv_layout), heads_second(v, kv_layout)
     seen: dict[str, Any] = {"causal": causal}
     if custom_mask is not None or packed_custom_mask is not None:
