@@ -125,6 +125,9 @@ def test_drafts_and_other_tables_of_vllm_are_recorded_and_captures_are_not(tmp_p
         builder.build(0, common())
     assert rec.steps == 0 and "states" in rec.skipped["vllm Builder"]
     assert "before they were recorded" in rec.skipped["vllm.update_block_table"]
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        builder_of(AttentionMetadataBuilder).build(0, common(encoder_seq_lens=torch.tensor([5, 5])))
+    assert rec.steps == 0 and "encoder_seq_lens" in rec.skipped["vllm Builder"]
 
 
 def test_whole_graphs_of_vllm_are_guarded_and_piecewise_ones_are_not(tmp_path, monkeypatch):
