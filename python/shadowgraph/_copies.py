@@ -22,7 +22,7 @@ def on_device(value: Any) -> bool:
 def _pinned(size: int) -> Any:
     import torch
 
-    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True, device="cpu")  # whatever an engine's default is
 
 
 class Copies:

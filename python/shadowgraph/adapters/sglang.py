@@ -241,11 +241,11 @@ def _by_twin(
 
     inputs = {
         "req_to_token": host["table"],
-        "req_pool_indices": torch.arange(len(host["rows"])),
+        "req_pool_indices": torch.arange(len(host["rows"]), device="cpu"),
         "seq_lens": host["lens"],
     } | {key: host[key] for key in _INPUTS if key in host}
     if phase == "replay":
-        inputs["raw_bs"] = torch.tensor(real)
+        inputs["raw_bs"] = torch.tensor(real, device="cpu")
     return recorder.record_line(twin, mode, phase, config, inputs, fields, name)
 
 
