@@ -31,6 +31,9 @@ class Copies:
     def __init__(self, failed: Callable[[str, object], None]) -> None:
         """failed(what, why): of a copy that did not arrive."""
         self._failed = failed
+        self._begin()
+
+    def _begin(self) -> None:
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(_SLOTS):
             self._free.put(None)
@@ -43,6 +46,8 @@ class Copies:
         called by a thread, and keeps nothing of them. False: too many copies are under way, and nothing is copied."""
         import torch
 
+        if self._pid != os.getpid():  # a forked process has none of the thread
+            self._begin()
         try:
             memory = self._free.get_nowait()
         except queue.Empty:
@@ -86,7 +91,7 @@ class Copies:
 
     def wait(self) -> None:
         """Returns when all that was taken is finished."""
-        if self._pid == os.getpid():  # a forked process has no such thread
+        if self._pid == os.getpid():
             self._taken.join()
 
     def close(self) -> None:

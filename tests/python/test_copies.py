@@ -1,5 +1,6 @@
 """Arrays of a device are copied in its stream's order, and judged when they have arrived; nothing waits for them."""
 
+import os
 import threading
 
 import pytest
@@ -72,6 +73,22 @@ def test_a_step_that_finds_all_memory_taken_is_passed_over(tmp_path, device, mon
         rec.wait()
         rec.step(batch, kv_lens=on_device([3, 1]), page_table=on_device([[4, 5], [2, 0]]))  # memory is used again, and grows
     assert rec.steps == 3 and "waiting for their copies" in rec.skipped["step2"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12, of any thread
+def test_a_forked_process_has_a_thread_of_its_own(tmp_path, device):
+    batch = sg.Batch.from_slots("decode", **BATCH)
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        rec.step(batch, kv_lens=on_device([3, 1]))  # under way when the process forks
+        child = os.fork()
+        if child == 0:
+            device.set()
+            rec.step(batch, kv_lens=on_device([3, 1]))
+            rec.wait()
+            os._exit(rec.steps)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+        device.set()
+    assert rec.steps == 1
 
 
 def test_a_copy_that_does_not_arrive_is_said_and_the_next_one_does(tmp_path, device, monkeypatch):

@@ -106,6 +106,7 @@ def test_every_third_step(tmp_path):
         sg.record(tmp_path / "steps.jsonl", every=0)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12, of any thread
 def test_a_forked_process_has_a_file_of_its_own(tmp_path):
     batch = sg.Batch.from_slots("decode", **BATCH)
     with sg.record(tmp_path / "steps.jsonl") as rec:
