@@ -240,10 +240,12 @@ def test_a_replays_buffers_are_copied_behind_it(tmp_path, monkeypatch):
         with torch.cuda.graph(graph):
             served.backend.buffers.cache_seqlens_int32.add_(0)
         served.step(graph=True)
+        rec.is_due()  # another step is counted before this one is judged
         assert rec.steps == 0
         served.backend.buffers.cache_seqlens_int32[0] += 1  # what the graph reads is wrong, and was right when it was filled
         graph.replay()
         assert rec.steps == 1 and {f.id for f in rec.report.findings} == {"len.kv_extent"}
+        assert '"step0"' in (tmp_path / "steps.jsonl").read_text()
         served.step(graph=True)
         served.step(graph=True)
         assert "no graph was replayed" in rec.skipped["replay"]
