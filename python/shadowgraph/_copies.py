@@ -22,13 +22,18 @@ def on_device(value: Any) -> bool:
 def _pinned(size: int) -> Any:
     import torch
 
-    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True, device="cpu")  # whatever an engine's default is
 
 
 class Copies:
     """A ring of pinned memory, and the thread that waits for events."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[str, object], None]) -> None:
+        """failed(what, why): of a copy that did not arrive."""
+        self._failed = failed
+        self._begin()
+
+    def _begin(self) -> None:
         self._free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(_SLOTS):
             self._free.put(None)
@@ -41,6 +46,8 @@ class Copies:
         called by a thread, and keeps nothing of them. False: too many copies are under way, and nothing is copied."""
         import torch
 
+        if self._pid != os.getpid():  # a forked process has none of the thread
+            self._begin()
         try:
             memory = self._free.get_nowait()
         except queue.Empty:
@@ -69,18 +76,29 @@ class Copies:
         return True
 
     def _run(self) -> None:
-        while True:
-            events, memory, host, finish = self._taken.get()
+        while (taken := self._taken.get()) is not None:
+            events, memory, host, finish = taken
             try:
                 while events:
                     events.pop().synchronize()
                 finish(host)
+            except Exception as error:  # of the device: others may still arrive
+                self._failed("a copy", error)
             finally:
                 self._free.put(memory)
-                del events, memory, host, finish  # here: what frees them asks the device, too
+                del taken, events, memory, host, finish  # here: what frees them asks the device, too
                 self._taken.task_done()
 
     def wait(self) -> None:
         """Returns when all that was taken is finished."""
-        if self._pid == os.getpid():  # a forked process has no such thread
+        if self._pid == os.getpid():
             self._taken.join()
+
+    def close(self) -> None:
+        """Waits, and ends the thread; a later take() begins another."""
+        self.wait()
+        thread, self._thread = self._thread, None
+        if thread is not None and self._pid == os.getpid():
+            self._taken.put(None)
+            thread.join()
+            self._taken.task_done()

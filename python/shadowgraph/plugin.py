@@ -5,12 +5,15 @@ SHADOWGRAPH_EVERY=N: only every Nth step, as shadowgraph.record has it.
 
 import os
 
+_started: set[str] = set()  # folders
+
 
 def start() -> None:
-    """Returns at once where SHADOWGRAPH_RECORD is unset. Raises nothing in the engine."""
+    """Returns at once where SHADOWGRAPH_RECORD is unset, and from the second call on. Raises nothing in the engine."""
     folder = os.environ.get("SHADOWGRAPH_RECORD")
-    if not folder:
+    if not folder or folder in _started:
         return
+    _started.add(folder)
     import atexit
     import sys
 

@@ -67,7 +67,7 @@ class Recorder:
         self._file: IO[str] | None = None
         self._lock = threading.Lock()
         self._seen = 0
-        self._copies = Copies()
+        self._copies = Copies(self.skip)
         self.plans = Plans()
         self._pending = threading.local()
         self._captures = 0  # underway
@@ -89,7 +89,7 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         if self._hooks is not None:
             self._hooks.remove()
-        self.wait()
+        self._copies.close()
         with self._lock:
             if self._file is not None:
                 self._file.close()

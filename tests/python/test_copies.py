@@ -1,5 +1,6 @@
 """Arrays of a device are copied in its stream's order, and judged when they have arrived; nothing waits for them."""
 
+import os
 import threading
 
 import pytest
@@ -59,6 +60,7 @@ def test_a_step_is_judged_when_its_copy_has_arrived_by_what_lay_there_then(tmp_p
         assert (rec.steps, rec.failed, rec.skipped.get("step0")) == (2, 1, None)
     assert [(f.id, f.field) for f in rec.report.findings] == [("len.kv_extent", "kv_lens")]
     assert len((tmp_path / "steps.jsonl").read_text().splitlines()) == 2
+    assert "shadowgraph copies" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_a_step_that_finds_all_memory_taken_is_passed_over(tmp_path, device, monkeypatch):
@@ -71,6 +73,33 @@ def test_a_step_that_finds_all_memory_taken_is_passed_over(tmp_path, device, mon
         rec.wait()
         rec.step(batch, kv_lens=on_device([3, 1]), page_table=on_device([[4, 5], [2, 0]]))  # memory is used again, and grows
     assert rec.steps == 3 and "waiting for their copies" in rec.skipped["step2"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12, of any thread
+def test_a_forked_process_has_a_thread_of_its_own(tmp_path, device):
+    batch = sg.Batch.from_slots("decode", **BATCH)
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        rec.step(batch, kv_lens=on_device([3, 1]))  # under way when the process forks
+        child = os.fork()
+        if child == 0:
+            device.set()
+            rec.step(batch, kv_lens=on_device([3, 1]))
+            rec.wait()
+            os._exit(rec.steps)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+        device.set()
+    assert rec.steps == 1
+
+
+def test_a_copy_that_does_not_arrive_is_said_and_the_next_one_does(tmp_path, device, monkeypatch):
+    batch = sg.Batch.from_slots("decode", **BATCH)
+    with sg.record(tmp_path / "steps.jsonl") as rec, monkeypatch.context() as broken:
+        broken.setattr(Event, "synchronize", lambda event: 1 / 0)
+        rec.step(batch, kv_lens=on_device([3, 1]))
+        rec.wait()
+        broken.undo(), device.set()
+        rec.step(batch, kv_lens=on_device([3, 1]))
+    assert rec.steps == 1 and "division" in rec.skipped["a copy"]
 
 
 def test_what_cannot_be_judged_is_said_by_the_thread_too(tmp_path, device):

@@ -42,6 +42,29 @@ def test_slips_of_an_engine_are_found_and_a_right_one_is_silent(plant, older, tm
     )
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("plant", [None, *engine.PLANTS])
+def test_on_a_gpu_a_replay_is_judged_by_what_its_graph_read(plant, tmp_path, monkeypatch):
+    engine.imported(monkeypatch)
+    with torch.device("cuda"), sg.record(tmp_path / "steps.jsonl") as rec:
+        whole = engine.Engine(plant)
+        read, graph = whole.backend.buffers.cache_seqlens_int32, torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            read + 1
+        whole.add(), whole.add(), whole.add()
+        for step in range(4):
+            whole.step(graph=True)
+            graph.replay()
+            read.fill_(77)  # what comes next is not seen
+            if step == 1:
+                whole.lens.pop(0)
+                whole.pool.req_to_token.copy_(whole.pool.req_to_token.roll(-1, 0))
+        whole.step()
+    found = {f.id for f in rec.report.findings}
+    assert rec.steps == 5, rec.summary()
+    assert engine.PLANTS[plant] in found if plant else not found, rec.report
+
+
 def test_own_steps_are_judged_and_written(tmp_path):
     path = tmp_path / "steps-%p.jsonl"
     with sg.record(path) as rec:
@@ -84,6 +107,7 @@ def test_every_third_step(tmp_path):
         sg.record(tmp_path / "steps.jsonl", every=0)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12, of any thread
 def test_a_forked_process_has_a_file_of_its_own(tmp_path):
     batch = sg.Batch.from_slots("decode", **BATCH)
     with sg.record(tmp_path / "steps.jsonl") as rec:

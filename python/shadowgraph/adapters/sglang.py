@@ -212,7 +212,7 @@ def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, An
         fields = {name.removeprefix("field "): value for name, value in host.items() if name.startswith("field ")}
         real = _real_rows(backend, phase, given, host["rows"].tolist(), host["lens"].tolist())
         if twin is None:
-            return _by_roles(recorder, backend, mode, phase, host, real, fields)
+            return _by_roles(recorder, backend, mode, phase, host, real, fields, name)
         return _by_twin(recorder, backend, twin, mode, phase, host, real, fields, name)
 
     if phase == "replay" and any(map(on_device, truth.values())):
@@ -241,16 +241,23 @@ def _by_twin(
 
     inputs = {
         "req_to_token": host["table"],
-        "req_pool_indices": torch.arange(len(host["rows"])),
+        "req_pool_indices": torch.arange(len(host["rows"]), device="cpu"),
         "seq_lens": host["lens"],
     } | {key: host[key] for key in _INPUTS if key in host}
     if phase == "replay":
-        inputs["raw_bs"] = torch.tensor(real)
+        inputs["raw_bs"] = torch.tensor(real, device="cpu")
     return recorder.record_line(twin, mode, phase, config, inputs, fields, name)
 
 
 def _by_roles(
-    recorder: Recorder, backend: Any, mode: str, phase: Any, host: Mapping[str, Any], real: int, fields: Mapping[str, Any]
+    recorder: Recorder,
+    backend: Any,
+    mode: str,
+    phase: Any,
+    host: Mapping[str, Any],
+    real: int,
+    fields: Mapping[str, Any],
+    step: str,
 ) -> Any:
     lens, extends = host["lens"].tolist(), host.get("extend_seq_lens")
     batch = Batch.from_table(
@@ -270,4 +277,4 @@ def _by_roles(
                 units[role] = 1
     if "out_cache_loc" in host:
         arrays["slots"], names["slots"] = host["out_cache_loc"], "out_cache_loc"
-    return recorder.record_due(batch, phase, names, arrays, units=units)
+    return recorder.record_due(batch, phase, names, arrays, id=step, units=units)

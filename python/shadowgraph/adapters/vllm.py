@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
 ENGINE = "vllm.v1.attention.backend"
+_ELSEWHERE = ("encoder_seq_lens", "dcp_local_seq_lens")  # whose keys are not those of the step's requests, or not all
 _REMEMBERED = 8  # results of builders, whose tables may be updated
 
 
@@ -132,8 +133,9 @@ MODULES = {
 
 def _record(recorder: Recorder, builder: Any, metadata: Any, common: Any, table: Any, slots: Any) -> None:
     spec = builder.kv_cache_spec
-    if "Mamba" in type(spec).__name__:
-        recorder.skip(f"vllm {type(builder).__name__}", "its table holds states")
+    elsewhere = [name for name in _ELSEWHERE if getattr(common, name, None) is not None]
+    if elsewhere or "Mamba" in type(spec).__name__:
+        recorder.skip(f"vllm {type(builder).__name__}", f"its lengths are {elsewhere[0]}" if elsewhere else "its table holds states")
         return
     page_size, name = spec.block_size, recorder.last_name()
     pages = -(-int(getattr(common, "max_seq_len", table.shape[1] * page_size)) // page_size)
