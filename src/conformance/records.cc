@@ -39,7 +39,8 @@ class LineReader {
     const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
       if (event == Json::parse_event_t::object_start) keys.emplace_back();
       if (event == Json::parse_event_t::object_end) keys.pop_back();
-      if (event == Json::parse_event_t::key && !keys.back().insert(parsed).second) {
+      if (event == Json::parse_event_t::key &&
+          !keys.back().insert(parsed.get<std::string>()).second) {
         wrong("io.key", parsed, "a key that occurs once", "a second one");
       }
       if (depth < kMaxDepth) return true;

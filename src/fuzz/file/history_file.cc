@@ -10,6 +10,7 @@
 #include "io/file.h"
 #include "io/strict_json.h"
 #include "runtime/scheduler.h"
+#include "shadowgraph/engine/buffer_info.h"  // GCC 11 asks for the whole type
 #include "shadowgraph/layers/indexer.h"
 #include "shadowgraph/version.h"
 
