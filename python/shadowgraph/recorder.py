@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any, Literal
 
 from . import _core
@@ -41,6 +41,10 @@ def _config(max_context_len: int, window_left: int, pad_kv_lens: tuple[int, int]
     if window_left != -1:
         config["window"] = window_left
     return config if engine is None else config | {"engine": engine}
+
+
+def _in_capture() -> Report:
+    return Report(None, not_judged="a CUDA graph is being captured: its arrays cannot be read now")
 
 
 class Recorder:
@@ -116,13 +120,12 @@ class Recorder:
         id      its name in findings and in the file; else step0, step1 ...
         config  other keys of docs/traces.md, such as padding_page
 
-        Never raises. Returns what was found. A step that could not be recorded is a finding, too (and in `skipped`); where
-        nothing is judged, or not yet, the report's `not_judged` says why: the step is not due, a graph is being captured, or
-        its arrays are on a device. `report` has the findings of those, too.
+        Never raises. Returns what was found. A step that could not be recorded is a finding, too (and in `skipped`); of one
+        that is not judged now, since it is not due, a graph is being captured, or its arrays are on a device, the report's
+        `not_judged` says so.
         """
-        every = self._every or _EVERY_ON_DEVICE
         if not self.is_due(*arrays.values()):
-            return Report(None, not_judged=f"only one of every {every} steps is recorded")
+            return Report(None, not_judged=f"only one of every {self._every_of(arrays.values())} steps is recorded")
         options = (max_context_len, window_left, pad_kv_lens, engine)
         return self.record_due(batch, phase, names, arrays, id=id, units=units, options=options, config=config)
 
@@ -139,34 +142,41 @@ class Recorder:
         config: Mapping[str, int | str] = {},
     ) -> Report:
         """The same of a step that is_due() has counted, for adapters. options: those of step, in its order."""
-        name, keys = id or self.last_name(), _config(*options) | dict(config)
-        report: Report = self.copied(name, arrays, lambda host: self._record(batch, phase, name, units, names, keys, host))
-        return report
+        name = id or self.last_name()
 
-    def copied(self, name: str, values: Mapping[str, Any], finish: Finish) -> Any:
-        """finish(values on the host), and what it returns; of values on a device, which a thread finishes, a report that says
-        so, as in a capture, when nothing may be read. name: of the step."""
-        capturing = Report(None, not_judged="a CUDA graph is being captured: its arrays cannot be read now")
+        def finish(host: Mapping[str, Any]) -> Report:
+            return self._record(batch, phase, name, units, names, _config(*options) | dict(config), host)
+
+        return self.copied(name, arrays, finish)
+
+    def copied(self, name: str, values: Mapping[str, Any], finish: Finish) -> Report:
+        """finish(values on the host), and what it returns; of values on a device a thread calls it, and in a capture nothing
+        may be read: `not_judged` says so. name: of the step."""
         try:
             if not any(map(on_device, values.values())):
-                return capturing if _capturing() else finish(values)
+                report: Report = _in_capture() if _capturing() else finish(values)
+                return report
             with self._no_capture:
                 if self._captures or _capturing():
-                    return capturing
+                    return _in_capture()
                 if self._copies.take(values, lambda host: self._finish(name, host, finish)):
-                    return Report(None, not_judged="its arrays are on a device: the recorder's report has it when they have arrived")
-            raise RuntimeError("too many steps are waiting for their copies")
+                    return Report(None, not_judged="its arrays are on a device: a thread judges them, `report` has it")
+            self.skip(name, full := "too many steps are waiting for their copies")
+            return Report(None, not_judged=full)
         except Exception as error:
-            self.skip(name, error)
-            report = error.report if isinstance(error, ShadowgraphError) else None
-            why = f"not recorded: {type(error).__name__}: {error}"
-            return report or Report(_core.report_new([("skip.bad_input", name, -1, -1, "", why)]))
+            return self._not_recorded(name, error)
 
     def _finish(self, name: str, host: Mapping[str, Any], finish: Finish) -> None:
         try:
             finish(host)
         except Exception as error:
-            self.skip(name, error)
+            self._not_recorded(name, error)
+
+    def _not_recorded(self, name: str, error: Exception) -> Report:
+        self.skip(name, error)
+        report = error.report if isinstance(error, ShadowgraphError) else None
+        why = f"{type(error).__name__}: {error}"
+        return report or Report(_core.report_new([("skip.bad_input", name, -1, -1, "", f"not recorded: {why}")]))
 
     def capture_begins(self) -> None:
         """Waits for copies underway: a thread that asks for an event breaks a capture, of whichever thread."""
@@ -199,12 +209,14 @@ class Recorder:
 
     def is_due(self, *values: Any) -> bool:
         """Counts a step, and tells whether it is one of every so many. values: some of its arrays."""
-        every = self._every
-        if every is None:
-            every = _EVERY_ON_DEVICE if any(map(on_device, values)) and "PYTEST_CURRENT_TEST" not in os.environ else 1
         with self._lock:
             self._seen += 1
-            return (self._seen - 1) % every == 0
+            return (self._seen - 1) % self._every_of(values) == 0
+
+    def _every_of(self, values: Iterable[Any]) -> int:
+        if self._every is not None:
+            return self._every
+        return _EVERY_ON_DEVICE if any(map(on_device, values)) and "PYTEST_CURRENT_TEST" not in os.environ else 1
 
     def planned(self, wrapper: Any) -> dict[str, Any]:
         """Arrays of the last plan of a FlashInfer wrapper by role, for step(batch, **planned(wrapper)); {} without one."""

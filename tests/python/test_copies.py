@@ -51,9 +51,9 @@ def test_a_step_is_judged_when_its_copy_has_arrived_by_what_lay_there_then(tmp_p
     batch = sg.Batch.from_slots("decode", **BATCH)
     lens, table = on_device([3, 2]), on_device([[4, 5], [2, 0]])
     with sg.record(tmp_path / "steps.jsonl", every=1) as rec:
-        assert rec.step(batch, kv_lens=lens, page_table=table, max_seqlen_k=3) is None
+        assert "on a device" in rec.step(batch, kv_lens=lens, page_table=table, max_seqlen_k=3).not_judged
         lens[1] = 1  # the next step's, already
-        assert rec.step(batch, kv_lens=lens, page_table=table.t().contiguous().t()) is None
+        assert rec.step(batch, kv_lens=lens, page_table=table.t().contiguous().t()).ok
         assert rec.steps == 0
         device.set()
         rec.wait()

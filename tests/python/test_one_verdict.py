@@ -64,7 +64,7 @@ def judged(batch, arrays):
 def draw(options, count):
     for seed in range(count):
         rng = random.Random(seed)
-        if (handle := _core.batch_draw(json.dumps(options), rng.randrange)) is not None:
+        for handle in _core.history_draw(json.dumps(options), rng.randrange)[-1:]:
             yield rng, Batch._of(handle)
 
 
