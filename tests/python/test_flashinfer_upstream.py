@@ -331,6 +331,26 @@ def test_cudnns_offsets_of_elements_are_refused():
             getattr(flashinfer, name)(None, backend="cudnn")
 
 
+def test_workspaces_are_aligned_and_of_any_size():
+    odd = torch.empty(17, dtype=torch.uint8)[1:]
+    for kind in ("BatchDecode", "BatchPrefill"):
+        wrapper = getattr(flashinfer, kind + "WithPagedKVCacheWrapper")
+        with pytest.raises(ValueError, match="float_workspace_buffer must be 16-byte aligned"):
+            wrapper(odd)
+        sizes = wrapper(odd[:0]).workspace_size(*Pool().lists)
+        buffers = [torch.empty(n, dtype=torch.uint8) for n in sizes]
+        wrapper(buffers[0]).reset_workspace_buffer(*buffers)
+        with pytest.raises(ValueError, match="int_workspace_buffer must be 16-byte aligned"):
+            wrapper(None).reset_workspace_buffer(buffers[0], odd)
+
+
+def test_latents_of_fp8_want_bf16_queries():
+    wrapper, pool = flashinfer.BatchMLAPagedAttentionWrapper(None), Pool(kv_heads=1)
+    lists = qo_indptr(), pool.indptr, pool.indices, pool.seq_lens
+    with pytest.raises(ValueError, match="q_data_type=torch.bfloat16"):
+        wrapper.plan(*lists, HEADS, CKV, KPE, PAGE, False, 1.0, F16, "float8_e4m3fn")
+
+
 def test_layouts_have_a_name():
     q, k = drawn(1, HEADS, DIM), drawn(7, KV_HEADS, DIM)
     for call in (

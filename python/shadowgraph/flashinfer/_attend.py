@@ -40,6 +40,13 @@ def attend(
     return (out, lse) if return_lse else out
 
 
+def check_workspace(**buffers: Any) -> None:
+    """Upstream's kernels ask for 16 bytes."""
+    for name, buffer in buffers.items():
+        if is_torch(buffer) and buffer.numel() and buffer.data_ptr() % 16:
+            raise ValueError(f"{name} must be 16-byte aligned")
+
+
 def check_layout(kv_layout: str) -> None:
     if kv_layout not in ("NHD", "HND"):
         raise KeyError(f"Invalid kv_layout {kv_layout}")
@@ -127,12 +134,14 @@ class Wrapper:
     _names: dict[str, str]  # upstream's, by the engine's
     _lists: dict[str, str]  # of arrays of plan, by the engine's
     _layer: dict[str, Any] | None = None  # the engine's arguments that plan fixed
+    _plan_info: Any = ()
     _int_workspace_buffer: Any = None  # engines hand it from wrapper to wrapper
     _rows: int | None = None  # of q, the most that a graph was planned for
     _right: list[Any] | None = None  # types that fit the plan
 
-    def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, **buffers: Any) -> None:
+    def _begin(self, float_workspace_buffer: Any, use_cuda_graph: bool, kv_layout: str, jit_args: Any, **buffers: Any) -> None:
         check_layout(kv_layout)
+        check_workspace(float_workspace_buffer=float_workspace_buffer)
         # a variant of upstream's own: run takes (sinks, sm_scale) by position
         self._takes_sinks = jit_args is not None and len(jit_args) > 11 and jit_args[11] == "AttentionSink"
         refuse(type(self).__name__, jit_args=None if self._takes_sinks else jit_args)
@@ -276,6 +285,11 @@ class Wrapper:
 
     def reset_workspace_buffer(self, float_workspace_buffer: Any, int_workspace_buffer: Any = None, **more: Any) -> None:
         """There is no workspace."""
+        check_workspace(float_workspace_buffer=float_workspace_buffer, int_workspace_buffer=int_workspace_buffer)
+
+    def workspace_size(self, *args: Any, **options: Any) -> tuple[int, int]:
+        """Bytes that a plan of these arguments asks for: there is no workspace, and nobody allocates none."""
+        return 16, 16
 
     def end_forward(self) -> None:
         """Deprecated, and does nothing."""

@@ -98,7 +98,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
     ) -> None:
         buffers = (paged_kv_indptr_buf, paged_kv_indices_buf, paged_kv_last_page_len_buf)
         refuse_cudnn("BatchPrefillWithPagedKVCacheWrapper", backend)
-        self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, **dict(zip(_LISTS, buffers)))
+        self._begin(float_workspace_buffer, use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, **dict(zip(_LISTS, buffers)))
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
     def plan(
@@ -239,7 +239,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
         jit_kwargs: Any = None,
     ) -> None:
         refuse_cudnn("BatchPrefillWithRaggedKVCacheWrapper", backend)
-        self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, kv_indptr=kv_indptr_buf)
+        self._begin(float_workspace_buffer, use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, kv_indptr=kv_indptr_buf)
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
     def plan(
