@@ -351,6 +351,31 @@ def test_latents_of_fp8_want_bf16_queries():
         wrapper.plan(*lists, HEADS, CKV, KPE, PAGE, False, 1.0, F16, "float8_e4m3fn")
 
 
+def test_items_behind_a_prefix_see_it_and_themselves():
+    """a: the prefix, d: a delimiter, the rest two items: a a d x x d y, and a d z."""
+    lens, places = [7, 3], numpy.array([0, 1, 2, 0, 1, 0, 1, 0, 0, 0], numpy.uint16)
+    pool, q = Pool(lens), drawn(7, HEADS, DIM)
+    rows = {4: [0, 1, 3, 4], 3: [0, 1, 3], 2: [0, 1], 5: [0, 1], 6: [0, 1, 6]}  # what the last five tokens of the first prompt see
+    masks = [numpy.zeros((5, 7), bool), numpy.zeros((2, 3), bool)]
+    for i, keys in rows.items():
+        masks[0][i - 2, keys] = True
+    masks[1][0, 0] = masks[1][1, [0, 2]] = True
+    items = {"prefix_len_ptr": torch.tensor([2, 1]), "token_pos_in_items_ptr": places, "token_pos_in_items_len": 5}
+    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(None)
+    wrapper.plan(qo_indptr([5, 2]), *pool.lists, HEADS, KV_HEADS, DIM, PAGE, causal=True, **items)
+    result = wrapper.run(q, pool.kv, return_lse=True)
+    clean(pool, masks, q, result)
+    packed = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(None)
+    packed.plan(qo_indptr([5, 2]), qo_indptr(lens), HEADS, KV_HEADS, DIM, causal=True, **items)
+    assert torch.equal(packed.run(q, torch.cat(pool.keys), torch.cat(pool.values)), result[0])
+    with pytest.raises(sg.ShadowgraphError, match="token_pos_in_items_ptr is 6, expected 7 places"):
+        packed.plan(qo_indptr([5, 2]), qo_indptr(lens), HEADS, KV_HEADS, DIM, **items | {"token_pos_in_items_ptr": places[:6]})
+    buffers = [torch.zeros(n, dtype=torch.int32) for n in (3, 3, 9, 2)]
+    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(None, "NHD", True, *buffers)
+    with pytest.raises(NotImplementedError, match=r"plan\(prefix_len_ptr=…\)"):
+        wrapper.plan(qo_indptr([5, 2]), *pool.lists, HEADS, KV_HEADS, DIM, PAGE, **items)
+
+
 def test_layouts_have_a_name():
     q, k = drawn(1, HEADS, DIM), drawn(7, KV_HEADS, DIM)
     for call in (
