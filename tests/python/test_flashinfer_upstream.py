@@ -368,6 +368,8 @@ def test_items_behind_a_prefix_see_it_and_themselves():
     packed = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(None)
     packed.plan(qo_indptr([5, 2]), qo_indptr(lens), HEADS, KV_HEADS, DIM, causal=True, **items)
     assert torch.equal(packed.run(q, torch.cat(pool.keys), torch.cat(pool.values)), result[0])
+    packed.plan(qo_indptr([5]), qo_indptr(lens[:1]), HEADS, KV_HEADS, DIM, **items | {"prefix_len_ptr": torch.tensor(2)})
+    assert torch.equal(packed.run(q[:5], pool.keys[0], pool.values[0]), result[0][:5])
     with pytest.raises(sg.ShadowgraphError, match="token_pos_in_items_ptr is 6, expected 7 places"):
         packed.plan(qo_indptr([5, 2]), qo_indptr(lens), HEADS, KV_HEADS, DIM, **items | {"token_pos_in_items_ptr": places[:6]})
     buffers = [torch.zeros(n, dtype=torch.int32) for n in (3, 3, 9, 2)]

@@ -45,7 +45,8 @@ def _item_masks(prefix_lens: Any, places: Any, row_len: int, qo_indptr: Any, kv_
     token behind the prefix in its item, 0 of the delimiter before it, which is seen by none of them."""
     import numpy
 
-    prefix_lens, places, q_lens = host(prefix_lens).astype("int64"), host(places).astype("int64"), numpy.diff(host(qo_indptr))
+    q_lens, places = numpy.diff(host(qo_indptr)), host(places).astype("int64")
+    prefix_lens = numpy.broadcast_to(host(prefix_lens).astype("int64"), q_lens.shape)  # one may be for all
     masks = [numpy.zeros(0, bool)]
     for row, (prefix, q_len, kv_len) in enumerate(zip(prefix_lens, q_lens, kv_lens, strict=True)):
         if kv_len - prefix > len(places) - row * row_len:
