@@ -53,6 +53,37 @@ def guard() -> None:
         print(f"Guard.replaying, 6 tensors, 32 layers with {what:12} {best * 1e6:6.2f} us")
 
 
+def flashinfer() -> None:
+    """Decodes of two requests of one head: what a drop-in adds to the call below it, its output included; and plans."""
+    import shadowgraph as sg
+    import shadowgraph.flashinfer as fi
+    import torch
+
+    ints = lambda *values: torch.tensor(values, dtype=torch.int32)  # noqa: E731
+    kv, q, lists = (torch.zeros(8, 4, 1, 8),) * 2, torch.zeros(2, 1, 8), (ints(0, 1, 3), ints(0, 1, 2), ints(2, 3))
+    names, sizes = ("kv_indptr", "kv_indices", "last_page_len"), (1, 1, 8, 4)
+    wrapper = fi.BatchDecodeWithPagedKVCacheWrapper(None)
+    graph = fi.CUDAGraphBatchDecodeWithPagedKVCacheWrapper(None, *(torch.zeros_like(x) for x in lists))
+    prefill, table, lens = fi.BatchPrefillWithPagedKVCacheWrapper(None), ints(0, 1, 1, 2).view(2, 2), ints(2, 7)
+    wrapper.plan(*lists, *sizes)
+    prefill.plan(ints(0, 1, 2), *lists, *sizes)
+    out, arguments = torch.zeros_like(q), {"sm_scale": 1.0, "causal": False, **dict(zip(names, lists))}
+    best = lambda call: min(timeit.repeat(call, number=200, repeat=50)) / 200 * 1e6  # noqa: E731
+    below = best(lambda: sg.paged_attention(q, kv, out=out, **arguments))
+    for name, call in (
+        ("decode run", lambda: wrapper.run(q, kv)),
+        ("prefill run", lambda: prefill.run(q, kv)),
+        ("trtllm decode", lambda: fi.trtllm_batch_decode_with_kv_cache(q, kv, None, table, lens, 7, kv_layout="NHD")),
+    ):
+        print(f"flashinfer, {name:24} {best(call) - below:6.2f} us over paged_attention")
+    for name, call in (
+        ("decode plan", lambda: wrapper.plan(*lists, *sizes)),
+        ("decode plan of a graph", lambda: graph.plan(*lists, *sizes)),
+        ("fast_decode_plan", lambda: fi.fast_decode_plan(graph, *lists, *sizes)),
+    ):
+        print(f"flashinfer, {name:24} {best(call):6.2f} us")
+
+
 def turn(attend, given, refusal, count: int) -> None:
     for _ in range(count):
         try:
@@ -66,6 +97,7 @@ def main(calls: int) -> int:
     import shadowgraph as sg
 
     guard()
+    flashinfer()
     flat = True
     for library in ("numpy", "torch"):
         call = problem(library)
