@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -196,7 +197,7 @@ class Wrapper:
     def _check_types(self, **tensors: Any) -> None:
         """By names of upstream: q and what begins with it is of plan's q_data_type, out of o_data_type, all else of kv_data_type."""
         dtypes = [None if tensor is None else tensor.dtype for tensor in tensors.values()]
-        if dtypes == self._right:
+        if self._right is not None and all(map(operator.is_, dtypes, self._right)):
             return
         for (name, tensor), dtype in zip(tensors.items(), dtypes):
             option = "q_data_type" if name[0] == "q" else "o_data_type" if name == "out" else "kv_data_type"
