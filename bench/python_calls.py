@@ -105,6 +105,34 @@ def judge() -> None:
                 print(f"{what:8} 64 requests of 4096 tokens, page size {page:2} {best * 1e3:8.2f} ms")
 
 
+def flashinfer() -> None:
+    """Decodes of two requests of one head: what a drop-in adds to the engine's call, its output included; and plans."""
+    import shadowgraph as sg
+    import shadowgraph.flashinfer as fi
+    import torch
+
+    ints = lambda *values: torch.tensor(values, dtype=torch.int32)  # noqa: E731
+    kv, q, lists = (torch.zeros(8, 4, 1, 8),) * 2, torch.zeros(2, 1, 8), (ints(0, 1, 3), ints(0, 1, 2), ints(2, 3))
+    names, sizes = ("kv_indptr", "kv_indices", "last_page_len"), (1, 1, 8, 4)
+    wrapper = fi.BatchDecodeWithPagedKVCacheWrapper(None)
+    graph = fi.CUDAGraphBatchDecodeWithPagedKVCacheWrapper(None, *(torch.zeros_like(x) for x in lists))
+    prefill, table, lens = fi.BatchPrefillWithPagedKVCacheWrapper(None), ints(0, 1, 1, 2).view(2, 2), ints(2, 7)
+    wrapper.plan(*lists, *sizes)
+    prefill.plan(ints(0, 1, 2), *lists, *sizes)
+    arguments = {"out": torch.zeros_like(q), "sm_scale": 1.0, "causal": False, **dict(zip(names, lists))}
+    engine = lambda: sg.paged_attention(q, kv, **arguments)  # noqa: E731
+    trtllm = lambda: fi.trtllm_batch_decode_with_kv_cache(q, kv, None, table, lens, 7, kv_layout="NHD")  # noqa: E731
+    for name, call in (("decode run", lambda: wrapper.run(q, kv)), ("prefill run", lambda: prefill.run(q, kv)), ("trtllm decode", trtllm)):
+        alone, whole = microseconds(engine, call)
+        print(f"flashinfer, {name:26} +{whole - alone:6.2f} us over paged_attention's {alone:.2f}")
+    for name, call in (
+        ("decode plan", lambda: wrapper.plan(*lists, *sizes)),
+        ("decode plan of a graph", lambda: graph.plan(*lists, *sizes)),
+        ("fast_decode_plan", lambda: fi.fast_decode_plan(graph, *lists, *sizes)),
+    ):
+        print(f"flashinfer, {name:26}  {microseconds(call)[0]:6.2f} us")
+
+
 def turn(attend, given, refusal, count: int) -> None:
     for _ in range(count):
         try:
@@ -119,6 +147,7 @@ def main(calls: int) -> int:
 
     guard()
     drop_ins()
+    flashinfer()
     judge()
     flat = True
     for library in ("numpy", "torch"):

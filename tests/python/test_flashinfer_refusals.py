@@ -128,13 +128,11 @@ class Calls:
 
 SKIP = {"skip_softmax_threshold_scale_factor": 1.0}
 SCALES = torch.ones(1, dtype=torch.uint8)
-ITEMS = {"prefix_len_ptr": SCALES, "token_pos_in_items_ptr": SCALES, "token_pos_in_items_len": 3, "max_item_len_ptr": SCALES}
 QUANTISED = {"o_sf_scale": 1.0, "o_sf_vec_size": 16, "kv_cache_sf": SCALES} | SKIP
 REFUSED = {
     "BatchDecodeWithPagedKVCacheWrapper.run": SKIP | {"kv_cache_sf": SCALES, "q_scale": torch.ones(HEADS)},
-    "BatchPrefillWithPagedKVCacheWrapper.plan": ITEMS,
     "BatchPrefillWithPagedKVCacheWrapper.run": SKIP | {"kv_cache_sf": SCALES, "uses_spcompress": True},
-    "BatchPrefillWithRaggedKVCacheWrapper.plan": ITEMS | {"v_indptr": SCALES, "o_indptr": SCALES},
+    "BatchPrefillWithRaggedKVCacheWrapper.plan": {"v_indptr": SCALES, "o_indptr": SCALES},
     "BatchPrefillWithRaggedKVCacheWrapper.run": {"o_scale": 0.5, "kv_cache_sf": SCALES},
     "single_prefill_with_kv_cache": {"kv_cache_sf": SCALES},
     "trtllm_batch_decode_with_kv_cache": QUANTISED

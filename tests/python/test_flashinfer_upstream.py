@@ -331,6 +331,53 @@ def test_cudnns_offsets_of_elements_are_refused():
             getattr(flashinfer, name)(None, backend="cudnn")
 
 
+def test_workspaces_are_aligned_and_of_any_size():
+    odd = torch.empty(17, dtype=torch.uint8)[1:]
+    for kind in ("BatchDecode", "BatchPrefill"):
+        wrapper = getattr(flashinfer, kind + "WithPagedKVCacheWrapper")
+        with pytest.raises(ValueError, match="float_workspace_buffer must be 16-byte aligned"):
+            wrapper(odd)
+        sizes = wrapper(odd[:0]).workspace_size(*Pool().lists)
+        buffers = [torch.empty(n, dtype=torch.uint8) for n in sizes]
+        wrapper(buffers[0]).reset_workspace_buffer(*buffers)
+        with pytest.raises(ValueError, match="int_workspace_buffer must be 16-byte aligned"):
+            wrapper(None).reset_workspace_buffer(buffers[0], odd)
+
+
+def test_latents_of_fp8_want_bf16_queries():
+    wrapper, pool = flashinfer.BatchMLAPagedAttentionWrapper(None), Pool(kv_heads=1)
+    lists = qo_indptr(), pool.indptr, pool.indices, pool.seq_lens
+    with pytest.raises(ValueError, match="q_data_type=torch.bfloat16"):
+        wrapper.plan(*lists, HEADS, CKV, KPE, PAGE, False, 1.0, F16, "float8_e4m3fn")
+
+
+def test_items_behind_a_prefix_see_it_and_themselves():
+    """a: the prefix, d: a delimiter, the rest two items: a a d x x d y, and a d z."""
+    lens, places = [7, 3], numpy.array([0, 1, 2, 0, 1, 0, 1, 0, 0, 0], numpy.uint16)
+    pool, q = Pool(lens), drawn(7, HEADS, DIM)
+    rows = {4: [0, 1, 3, 4], 3: [0, 1, 3], 2: [0, 1], 5: [0, 1], 6: [0, 1, 6]}  # what the last five tokens of the first prompt see
+    masks = [numpy.zeros((5, 7), bool), numpy.zeros((2, 3), bool)]
+    for i, keys in rows.items():
+        masks[0][i - 2, keys] = True
+    masks[1][0, 0] = masks[1][1, [0, 2]] = True
+    items = {"prefix_len_ptr": torch.tensor([2, 1]), "token_pos_in_items_ptr": places, "token_pos_in_items_len": 5}
+    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(None)
+    wrapper.plan(qo_indptr([5, 2]), *pool.lists, HEADS, KV_HEADS, DIM, PAGE, causal=True, **items)
+    result = wrapper.run(q, pool.kv, return_lse=True)
+    clean(pool, masks, q, result)
+    packed = flashinfer.BatchPrefillWithRaggedKVCacheWrapper(None)
+    packed.plan(qo_indptr([5, 2]), qo_indptr(lens), HEADS, KV_HEADS, DIM, causal=True, **items)
+    assert torch.equal(packed.run(q, torch.cat(pool.keys), torch.cat(pool.values)), result[0])
+    packed.plan(qo_indptr([5]), qo_indptr(lens[:1]), HEADS, KV_HEADS, DIM, **items | {"prefix_len_ptr": torch.tensor(2)})
+    assert torch.equal(packed.run(q[:5], pool.keys[0], pool.values[0]), result[0][:5])
+    with pytest.raises(sg.ShadowgraphError, match="token_pos_in_items_ptr is 6, expected 7 places"):
+        packed.plan(qo_indptr([5, 2]), qo_indptr(lens), HEADS, KV_HEADS, DIM, **items | {"token_pos_in_items_ptr": places[:6]})
+    buffers = [torch.zeros(n, dtype=torch.int32) for n in (3, 3, 9, 2)]
+    wrapper = flashinfer.BatchPrefillWithPagedKVCacheWrapper(None, "NHD", True, *buffers)
+    with pytest.raises(NotImplementedError, match=r"plan\(prefix_len_ptr=…\)"):
+        wrapper.plan(qo_indptr([5, 2]), *pool.lists, HEADS, KV_HEADS, DIM, PAGE, **items)
+
+
 def test_layouts_have_a_name():
     q, k = drawn(1, HEADS, DIM), drawn(7, KV_HEADS, DIM)
     for call in (

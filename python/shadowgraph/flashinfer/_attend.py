@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -38,6 +39,13 @@ def attend(
             lse = empty(q, (n, heads), "float32")
     launch(function, names, q=q, out=out, lse=lse, lse_base2=lse_base2, lse_sink=True, **arguments)
     return (out, lse) if return_lse else out
+
+
+def check_workspace(**buffers: Any) -> None:
+    """Upstream's kernels ask for 16 bytes."""
+    for name, buffer in buffers.items():
+        if is_torch(buffer) and buffer.numel() and buffer.data_ptr() % 16:
+            raise ValueError(f"{name} must be 16-byte aligned")
 
 
 def check_layout(kv_layout: str) -> None:
@@ -127,13 +135,15 @@ class Wrapper:
     _names: dict[str, str]  # upstream's, by the engine's
     _lists: dict[str, str]  # of arrays of plan, by the engine's
     _layer: dict[str, Any] | None = None  # the engine's arguments that plan fixed
+    _plan_info: Any = ()
     _int_workspace_buffer: Any = None  # engines hand it from wrapper to wrapper
     _rows: int | None = None  # of q, the most that a graph was planned for
     _right: list[Any] | None = None  # types that fit the plan
     _int_workspace_buffer: Any = None  # engines share it among wrappers; nothing lies in it
 
-    def _begin(self, use_cuda_graph: bool, kv_layout: str, jit_args: Any, **buffers: Any) -> None:
+    def _begin(self, float_workspace_buffer: Any, use_cuda_graph: bool, kv_layout: str, jit_args: Any, **buffers: Any) -> None:
         check_layout(kv_layout)
+        check_workspace(float_workspace_buffer=float_workspace_buffer)
         # a variant of upstream's own: run takes (sinks, sm_scale) by position
         self._takes_sinks = jit_args is not None and len(jit_args) > 11 and jit_args[11] == "AttentionSink"
         refuse(type(self).__name__, jit_args=None if self._takes_sinks else jit_args)
@@ -188,7 +198,7 @@ class Wrapper:
     def _check_types(self, **tensors: Any) -> None:
         """By names of upstream: q and what begins with it is of plan's q_data_type, out of o_data_type, all else of kv_data_type."""
         dtypes = [None if tensor is None else tensor.dtype for tensor in tensors.values()]
-        if dtypes == self._right:
+        if self._right is not None and all(map(operator.is_, dtypes, self._right)):
             return
         for (name, tensor), dtype in zip(tensors.items(), dtypes):
             option = "q_data_type" if name[0] == "q" else "o_data_type" if name == "out" else "kv_data_type"
@@ -277,6 +287,11 @@ class Wrapper:
 
     def reset_workspace_buffer(self, float_workspace_buffer: Any, int_workspace_buffer: Any = None, **more: Any) -> None:
         """There is no workspace."""
+        check_workspace(float_workspace_buffer=float_workspace_buffer, int_workspace_buffer=int_workspace_buffer)
+
+    def workspace_size(self, *args: Any, **options: Any) -> tuple[int, int]:
+        """Bytes that a plan of these arguments asks for: there is no workspace, and nobody allocates none."""
+        return 16, 16
 
     def end_forward(self) -> None:
         """Deprecated, and does nothing."""

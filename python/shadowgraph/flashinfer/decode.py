@@ -42,7 +42,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         jit_args: Any = None,
     ) -> None:
         buffers = (paged_kv_indptr_buffer, paged_kv_indices_buffer, paged_kv_last_page_len_buffer)
-        self._begin(use_cuda_graph, kv_layout, jit_args, **dict(zip(_LISTS, buffers)))
+        self._begin(float_workspace_buffer, use_cuda_graph, kv_layout, jit_args, **dict(zip(_LISTS, buffers)))
         self._use_tensor_cores = use_tensor_cores
         self._q_len_per_req: Any = None
 

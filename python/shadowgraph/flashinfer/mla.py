@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import _core
 from .._upstream import (
-    check_shapes, host, is_torch, joined, offsets, picked, refuse, uniform_offsets, used_pages, wrong,
+    check_shapes, dtype_name, host, is_torch, joined, offsets, picked, refuse, uniform_offsets, used_pages, wrong,
 )  # fmt: skip
 from ..cache import Cache
 from ._attend import Wrapper, attend
@@ -79,7 +79,7 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
         if backend == "cutlass":
             use_cuda_graph = False
         self._begin(
-            use_cuda_graph, "NHD", None, qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_indices=kv_indices, kv_len_arr=kv_len_arr
+            float_workspace_buffer, use_cuda_graph, "NHD", None, qo_indptr=qo_indptr, kv_indptr=kv_indptr, kv_indices=kv_indices, kv_len_arr=kv_len_arr
         )
 
     def plan(
@@ -99,6 +99,8 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
         use_profiler: bool = False,
     ) -> None:
         """kv_indptr counts pages; kv_len_arr the keys of each request."""
+        if dtype_name(kv_data_type).startswith("float8") and dtype_name(q_data_type) != "bfloat16":
+            raise ValueError(f"latents of {dtype_name(kv_data_type)} want q_data_type=torch.bfloat16, not {dtype_name(q_data_type)}")
         lists = {"qo_indptr": qo_indptr, "kv_indptr": kv_indptr, "kv_indices": kv_indices, "kv_len_arr": kv_len_arr}
         batch_size = len(qo_indptr) - 1
         if len(kv_indptr) > batch_size + 1:

@@ -40,6 +40,23 @@ def _bits(custom_mask: Any, packed_custom_mask: Any, sizes: Any) -> tuple[Any, A
     return bits, starts
 
 
+def _item_masks(prefix_lens: Any, places: Any, row_len: int, qo_indptr: Any, kv_lens: Any) -> Any:
+    """Masks of prompts with several items behind a prefix: an item sees the prefix and itself. places [requests * row_len]: of each
+    token behind the prefix in its item, 0 of the delimiter before it, which is seen by none of them."""
+    import numpy
+
+    q_lens, places = numpy.diff(host(qo_indptr)), host(places).astype("int64")
+    prefix_lens = numpy.broadcast_to(host(prefix_lens).astype("int64"), q_lens.shape)  # one may be for all
+    masks = [numpy.zeros(0, bool)]
+    for row, (prefix, q_len, kv_len) in enumerate(zip(prefix_lens, q_lens, kv_lens, strict=True)):
+        if kv_len - prefix > len(places) - row * row_len:
+            raise wrong("mask.size", "token_pos_in_items_ptr", f"{row * row_len + kv_len - prefix} places", str(len(places)))
+        at, key = numpy.arange(kv_len - q_len, kv_len)[:, None], numpy.arange(kv_len)
+        own = places[row * row_len + (at - prefix).clip(0)] if kv_len > prefix else at
+        masks.append(((key <= at) & ((at < prefix) | (key < prefix) | (at < key + own))).reshape(-1))
+    return numpy.concatenate(masks)
+
+
 def refuse_cudnn(call: str, backend: str) -> None:
     """Its offsets count elements, and its layouts are others."""
     refuse(call, backend=backend if backend == "cudnn" else None)
@@ -98,7 +115,7 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
     ) -> None:
         buffers = (paged_kv_indptr_buf, paged_kv_indices_buf, paged_kv_last_page_len_buf)
         refuse_cudnn("BatchPrefillWithPagedKVCacheWrapper", backend)
-        self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, **dict(zip(_LISTS, buffers)))
+        self._begin(float_workspace_buffer, use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, **dict(zip(_LISTS, buffers)))
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
     def plan(
@@ -140,19 +157,19 @@ class BatchPrefillWithPagedKVCacheWrapper(_Prefill):
     ) -> None:
         """paged_kv_indptr counts pages. With a custom mask causal does nothing."""
         call = "BatchPrefillWithPagedKVCacheWrapper.plan"
-        refuse(
-            call, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
-            token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr,
-        )  # fmt: skip
+        refuse(call, prefix_len_ptr=prefix_len_ptr if self._use_cuda_graph else None)
         rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
         batch_size = len(qo_indptr) - 1
         self._keep_rows(qo_indptr)
-        if custom_mask is not None or packed_custom_mask is not None:
+        if custom_mask is not None or packed_custom_mask is not None or prefix_len_ptr is not None:
             starts = host(paged_kv_indptr).astype("int64")
             pages = starts[1:] - starts[:-1]
             kv_lens = ((pages - 1) * page_size + host(paged_kv_last_page_len)) * (pages > 0)
         else:
             kv_lens = None
+        if prefix_len_ptr is not None:
+            custom_mask = _item_masks(prefix_len_ptr, token_pos_in_items_ptr, token_pos_in_items_len, qo_indptr, kv_lens)
+            packed_custom_mask = None
         self._keep_mask(custom_mask, packed_custom_mask, batch_size, qo_indptr, kv_lens)
         lists = dict(zip(_LISTS, (paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len)))
         self._keep(batch_size, qo_indptr=qo_indptr, **lists)
@@ -239,7 +256,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
         jit_kwargs: Any = None,
     ) -> None:
         refuse_cudnn("BatchPrefillWithRaggedKVCacheWrapper", backend)
-        self._begin(use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, kv_indptr=kv_indptr_buf)
+        self._begin(float_workspace_buffer, use_cuda_graph, kv_layout, jit_args, qo_indptr=qo_indptr_buf, kv_indptr=kv_indptr_buf)
         self._begin_mask(custom_mask_buf, mask_indptr_buf)
 
     def plan(
@@ -279,14 +296,15 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Prefill):
     ) -> None:
         """kv_indptr counts tokens. With a custom mask causal does nothing."""
         call = "BatchPrefillWithRaggedKVCacheWrapper.plan"
-        refuse(
-            call, prefix_len_ptr=prefix_len_ptr, token_pos_in_items_ptr=token_pos_in_items_ptr,
-            token_pos_in_items_len=token_pos_in_items_len, max_item_len_ptr=max_item_len_ptr, v_indptr=v_indptr, o_indptr=o_indptr,
-        )  # fmt: skip
+        refuse(call, prefix_len_ptr=prefix_len_ptr if self._use_cuda_graph else None, v_indptr=v_indptr, o_indptr=o_indptr)
         rotation = positions(call, pos_encoding_mode, rope_scale, rope_theta, logits_soft_cap)
         self._keep_rows(qo_indptr)
         starts = host(kv_indptr).astype("int64")
-        self._keep_mask(custom_mask, packed_custom_mask, len(starts) - 1, qo_indptr, starts[1:] - starts[:-1])
+        kv_lens = starts[1:] - starts[:-1]
+        if prefix_len_ptr is not None:
+            custom_mask = _item_masks(prefix_len_ptr, token_pos_in_items_ptr, token_pos_in_items_len, qo_indptr, kv_lens)
+            packed_custom_mask = None
+        self._keep_mask(custom_mask, packed_custom_mask, len(starts) - 1, qo_indptr, kv_lens)
         self._keep(len(starts) - 1, qo_indptr=qo_indptr, kv_indptr=kv_indptr)
         head_dim_vo = head_dim_qk if head_dim_vo is None else head_dim_vo
         self._sizes = {"q": (num_qo_heads, head_dim_qk), "k": (num_kv_heads, head_dim_qk), "v": (num_kv_heads, head_dim_vo)}
