@@ -21,16 +21,17 @@ constexpr std::array<uint8_t, 256> kValues = [] {
 }  // namespace
 
 std::string base64(std::string_view bytes) {
-  std::string text;
-  text.reserve((bytes.size() + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const std::string_view group = bytes.substr(i, 3);
-    uint32_t bits = 0;
-    for (size_t j = 0; j < 3; ++j)
-      bits = bits << 8 | (j < group.size() ? static_cast<uint8_t>(group[j]) : 0U);
-    for (size_t j = 0; j < 4; ++j)
-      text += j > group.size() ? '=' : kDigits[bits >> (18 - 6 * j) & 63];
-  }
+  std::string text((bytes.size() + 2) / 3 * 4, '=');
+  char* to = text.data();
+  const auto byte = [&](size_t i) { return uint32_t{static_cast<uint8_t>(bytes[i])}; };
+  const auto digits = [&](uint32_t bits, int count) {
+    for (int j = 0; j < count; ++j) to[j] = kDigits[bits >> (18 - 6 * j) & 63];
+    to += 4;
+  };
+  size_t i = 0;
+  for (; i + 3 <= bytes.size(); i += 3) digits(byte(i) << 16 | byte(i + 1) << 8 | byte(i + 2), 4);
+  if (bytes.size() - i == 2) digits(byte(i) << 16 | byte(i + 1) << 8, 3);
+  if (bytes.size() - i == 1) digits(byte(i) << 16, 2);
   return text;
 }
 

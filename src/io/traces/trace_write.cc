@@ -1,7 +1,9 @@
 #include "io/traces/trace_write.h"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +14,27 @@ namespace shadowgraph {
 namespace {
 
 constexpr int64_t kReadable = 64;  // elements
+
+template <size_t Width>
+void put(std::span<const int64_t> elements, char* to) {
+  for (const int64_t element : elements) {
+    for (size_t i = 0; i < Width; ++i)
+      to[i] = static_cast<char>(static_cast<uint64_t>(element) >> (8 * i) & 255);
+    to += Width;
+  }
+}
+
+/// The low width bytes of each element: 1, 2, 4 or 8.
+std::string little_endian(std::span<const int64_t> elements, int64_t width) {
+  std::string bytes(elements.size() * static_cast<size_t>(width), '\0');
+  switch (width) {
+    case 1: put<1>(elements, bytes.data()); break;
+    case 2: put<2>(elements, bytes.data()); break;
+    case 4: put<4>(elements, bytes.data()); break;
+    default: put<8>(elements, bytes.data());
+  }
+  return bytes;
+}
 
 class TraceWriter {
  public:
@@ -27,10 +50,7 @@ class TraceWriter {
     text_ += '}';
     member("expect");
     text_ += '{';
-    RecordedFields own = w.line.expect;
-    for (const TraceCall& call : w.line.calls)
-      std::erase_if(own, [&](const auto& f) { return is_argument(f.first, call); });
-    add(own, w.line.null_fields);
+    add(w.line.expect, w.line.null_fields, w.line.calls);
     if (!w.line.calls.empty() || w.line.no_calls) add_calls(w);
     if (w.exception != nullptr) {
       member("exception");
@@ -102,12 +122,16 @@ class TraceWriter {
     text_ += ']';
   }
 
-  void add(const RecordedFields& fields, const std::vector<std::string>& nulls) {
+  /// without: calls whose arguments are among the fields, and are left out.
+  void add(const RecordedFields& fields, const std::vector<std::string>& nulls,
+           std::span<const TraceCall> without = {}) {
     for (const std::string& key : nulls) {
       member(key);
       text_ += "null";
     }
     for (const auto& [key, field] : fields) {
+      if (std::ranges::any_of(without, [&k = key](const auto& c) { return is_argument(k, c); }))
+        continue;
       member(key);
       if (field.pages) text_ += "{\"pages\":";
       text_ += "{\"dtype\":" + json_quoted(field.dtype) + ",\"shape\":[";
@@ -130,11 +154,7 @@ class TraceWriter {
       add_axis(field, 0, &at);
       return;
     }
-    std::string bytes;
-    for (const int64_t element : field.data)
-      for (int64_t i = 0; i < width; ++i)
-        bytes += static_cast<char>(static_cast<uint64_t>(element) >> (8 * i) & 255);
-    text_ += ",\"b64\":\"" + base64(bytes) + '"';
+    text_ += ",\"b64\":\"" + base64(little_endian(field.data, width)) + '"';
   }
 
   void add_axis(const RecordedField& field, size_t axis, size_t* at) {
