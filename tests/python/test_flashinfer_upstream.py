@@ -84,6 +84,17 @@ def test_trtllm_decode_writes_an_lse_that_is_given():
     clean(pool, every([1] * 4, pool.lens), q, result, sm_scale=float(log2) * numpy.log(2))
 
 
+def test_a_causal_mask_of_drafts_is_what_a_call_does():
+    pool, q = Pool([7, 3, 4, 9]), drawn(8, HEADS, DIM)
+    call = lambda mask, **more: flashinfer.trtllm_batch_decode_with_kv_cache(  # noqa: E731
+        q, pool.kv, None, pool.table, pool.seq_lens, 9, SCALE, kv_layout="NHD", q_len_per_req=2, mask=mask, **more
+    )
+    causal = numpy.tile(numpy.array([[1, 0], [3, 0]], numpy.uint16), (4, 1, 1))
+    assert torch.equal(call(causal), call(None)) and torch.equal(call(causal * 0, backend="trtllm-gen"), call(None))
+    with pytest.raises(NotImplementedError, match=r"mask=…"):
+        call(causal * 0 + 3)
+
+
 def test_latents_ignore_entries_of_kv_indptr_behind_the_batch():
     pool = Pool(kv_heads=1, dim=CKV + KPE)
     run, arguments = Runs().all["mla"]

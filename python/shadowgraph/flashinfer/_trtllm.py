@@ -139,7 +139,7 @@ def trtllm_batch_decode_with_kv_cache(
         raise wrong("len.bound", "max_q_len", "the most queries of a request, where q_len_per_req is None", "None")
     terms = layer(
         call, sinks=sinks, window_left=window_left, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size,
-        o_scale=None if o_scale == 1 else o_scale, mask=mask, kv_cache_sf=kv_cache_sf,
+        o_scale=None if o_scale == 1 else o_scale, mask=None if backend == "trtllm-gen" or _is_causal(mask) else mask, kv_cache_sf=kv_cache_sf,
         skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
         enable_block_sparse_attention=enable_block_sparse_attention, bf16q_fp8kv_transform_mode=bf16q_fp8kv_transform_mode,
     )  # fmt: skip
@@ -302,6 +302,17 @@ def trtllm_batch_decode_with_kv_cache_mla(
         result = _attend(query, cache, kv_lora_rank, tables, seq_lens, rows, True, scales, outputs, None, causal=True, **terms)
     made = out if out is not None else (result[0] if return_lse else result).reshape(*shape[:-1], kv_lora_rank)
     return (made, result[1] if lse is None else lse) if return_lse else made
+
+
+def _is_causal(mask: Any) -> bool:
+    """Is a mask of drafts, words of 16 bits [requests, q_len, ..], what the call does without it? Only xqa reads masks."""
+    import numpy
+
+    if mask is None:
+        return True
+    words = host(mask).astype("uint16")
+    bits = numpy.unpackbits(words.view("uint8"), axis=-1, bitorder="little")[..., : words.shape[-2]]
+    return bool((bits == numpy.tri(words.shape[-2], dtype="uint8")).all())
 
 
 def _check_batch(batch_size: int, seq_lens: Any, cum_seq_lens_q: Any) -> None:
