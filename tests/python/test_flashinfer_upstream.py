@@ -95,6 +95,20 @@ def test_a_causal_mask_of_drafts_is_what_a_call_does():
         call(causal * 0 + 3)
 
 
+@pytest.mark.parametrize("backend", ["trtllm-gen", "cute-dsl"])
+def test_runs_of_some_backends_have_a_q_len_of_their_own(backend):
+    lens = [7, 3, 4, 9]
+    pool, q = Pool(lens), drawn(8, HEADS, DIM)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(None, backend=backend)
+    wrapper.plan(*pool.lists, HEADS, KV_HEADS, DIM, PAGE)
+    result = wrapper.run(q, pool.kv, q_len_per_req=2, return_lse=True)
+    clean(pool, every([2] * 4, lens, causal=True), q, result)
+    assert torch.equal(wrapper.run(q, pool.kv), result[0])
+    clean(pool, every([1] * 4, lens), q[:4], wrapper.run(q[:4], pool.kv, return_lse=True))
+    with pytest.raises(ValueError, match="q_len_per_req"):
+        wrapper.run(q[:7], pool.kv)
+
+
 def test_latents_ignore_entries_of_kv_indptr_behind_the_batch():
     pool = Pool(kv_heads=1, dim=CKV + KPE)
     run, arguments = Runs().all["mla"]
