@@ -136,7 +136,7 @@ REFUSED = {
     "BatchPrefillWithRaggedKVCacheWrapper.run": {"o_scale": 0.5, "kv_cache_sf": SCALES},
     "single_prefill_with_kv_cache": {"kv_cache_sf": SCALES},
     "trtllm_batch_decode_with_kv_cache": QUANTISED
-    | {"o_scale": 2.0, "mask": SCALES, "enable_block_sparse_attention": True}
+    | {"o_scale": 2.0, "mask": torch.ones(4, 1, 2) * 0, "enable_block_sparse_attention": True}
     | {"bf16q_fp8kv_transform_mode": 1, "out_dtype": "nvfp4"},
     "trtllm_batch_context_with_kv_cache": QUANTISED | {"uses_spcompress": True, "out_dtype": "nvfp4"},
     "trtllm_batch_decode_with_kv_cache_mla": SKIP
@@ -198,6 +198,9 @@ WRONG = [
         r"len.negative: seq_lens\[1\] is -3",
     ),
     ("trtllm_batch_context_with_kv_cache", {"cum_seq_lens_q": qo_indptr([1, 1, 1, 2])}, "cum_seq_lens_q", "cum_seq_lens_q"),
+    ("trtllm_batch_context_with_kv_cache", {"batch_size": 3}, "seq_lens", "seq_lens is 4, expected 3 entries, by batch_size"),
+    ("trtllm_batch_context_with_kv_cache", {"cum_seq_lens_q": qo_indptr([1] * 3)}, "cum_seq_lens_q", "expected 5 entries"),
+    ("trtllm_batch_decode_with_kv_cache_mla", {"qk_rope_head_dim": 0}, "query", r"kv_lora_rank \+ qk_rope_head_dim 16"),
     ("trtllm_batch_decode_with_kv_cache_mla", {"block_tables": TABLE}, "block_tables", "block_tables"),
     ("trtllm_batch_decode_with_kv_cache_mla", {"sparse_mla_top_k": 3, "block_tables": TABLE * 9}, "block_tables", "is 891"),
     ("trtllm_batch_decode_with_kv_cache_mla", {"sparse_mla_top_k": 2, "block_tables": TABLE}, "block_tables", r"\[4, 1, 2\]"),
@@ -225,6 +228,7 @@ WRONG = [
     ("append_paged_kv_cache", {"append_value": drawn(1, KV_HEADS, DIM).half()}, "append_value", "is float16"),
     ("trtllm_batch_decode_with_kv_cache", {"kv_cache": (torch.ones(9, 4, 2, 32), torch.ones(9, 4, 2, 32).half())}, "kv_cache", "as keys"),
     ("trtllm_batch_decode_with_kv_cache", {"q_len_per_req": None}, "max_q_len", "the most queries"),
+    ("append_paged_kv_cache", {"kv_last_page_len": LONG[:3]}, "kv_indptr", "kv_indptr is 5, expected 4 entries"),
     ("append_paged_kv_cache", {"positions": torch.tensor([1, 2])}, "positions", "positions"),
     ("append_paged_kv_cache", {"batch_indices": torch.tensor([4])}, "batch_indices", r"batch_indices\[0\] is 4, expected < 4"),
     ("append_paged_kv_cache", {"positions": torch.tensor([8])}, "positions", "expected 0 <= position < 8"),

@@ -84,6 +84,31 @@ def test_trtllm_decode_writes_an_lse_that_is_given():
     clean(pool, every([1] * 4, pool.lens), q, result, sm_scale=float(log2) * numpy.log(2))
 
 
+def test_a_causal_mask_of_drafts_is_what_a_call_does():
+    pool, q = Pool([7, 3, 4, 9]), drawn(8, HEADS, DIM)
+    call = lambda mask, **more: flashinfer.trtllm_batch_decode_with_kv_cache(  # noqa: E731
+        q, pool.kv, None, pool.table, pool.seq_lens, 9, SCALE, kv_layout="NHD", q_len_per_req=2, mask=mask, **more
+    )
+    causal = numpy.tile(numpy.array([[1, 0], [3, 0]], numpy.uint16), (4, 1, 1))
+    assert torch.equal(call(causal), call(None)) and torch.equal(call(causal * 0, backend="trtllm-gen"), call(None))
+    with pytest.raises(NotImplementedError, match=r"mask=…"):
+        call(causal * 0 + 3)
+
+
+@pytest.mark.parametrize("backend", ["trtllm-gen", "cute-dsl"])
+def test_runs_of_some_backends_have_a_q_len_of_their_own(backend):
+    lens = [7, 3, 4, 9]
+    pool, q = Pool(lens), drawn(8, HEADS, DIM)
+    wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(None, backend=backend)
+    wrapper.plan(*pool.lists, HEADS, KV_HEADS, DIM, PAGE)
+    result = wrapper.run(q, pool.kv, q_len_per_req=2, return_lse=True)
+    clean(pool, every([2] * 4, lens, causal=True), q, result)
+    assert torch.equal(wrapper.run(q, pool.kv), result[0])
+    clean(pool, every([1] * 4, lens), q[:4], wrapper.run(q[:4], pool.kv, return_lse=True))
+    with pytest.raises(ValueError, match="q_len_per_req"):
+        wrapper.run(q[:7], pool.kv)
+
+
 def test_latents_ignore_entries_of_kv_indptr_behind_the_batch():
     pool = Pool(kv_heads=1, dim=CKV + KPE)
     run, arguments = Runs().all["mla"]
@@ -164,11 +189,12 @@ def bias(heads, queries, keys):
 @pytest.mark.parametrize("heads", [4, 3])
 @pytest.mark.parametrize("causal", [False, True])
 def test_alibi_counts_from_a_requests_first_query_and_key(causal, heads):
-    k, v, q = (drawn(n, h, DIM, seed=n) for n, h in ((7, 1), (7, 1), (3, heads)))
-    def judged(got, q, queries, causal, base2=True, **more):
+    k, v, q = drawn(7, 1, DIM, seed=1), drawn(7, 1, DIM, seed=2), drawn(3, heads, DIM, seed=3)
+
+    def judged(got, q, queries, causal):
         see = reference.seen(queries, 7, causal)
-        want = reference.attention(q, k, v, see, SCALE, bias=bias(heads, queries, 7), **more)
-        lse = got[1] / numpy.log2(numpy.e) if base2 else got[1]
+        want = reference.attention(q, k, v, see, SCALE, bias=bias(heads, queries, 7))
+        lse = got[1] / numpy.log2(numpy.e)
         want.lse_error += 2 * reference.EPS * (abs(want.lse) + abs(bias(heads, queries, 7)).max())  # the shift, and this quotient
         assert reference.far(got[0], want.out, want.out_error) <= 1 < reference.far(got[0] * 1.01, want.out, want.out_error)
         assert reference.far(lse, want.lse, want.lse_error) <= 1 < reference.far(lse + 0.01, want.lse, want.lse_error)

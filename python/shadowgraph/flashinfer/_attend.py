@@ -135,7 +135,7 @@ class Wrapper:
     _names: dict[str, str]  # upstream's, by the engine's
     _lists: dict[str, str]  # of arrays of plan, by the engine's
     _layer: dict[str, Any] | None = None  # the engine's arguments that plan fixed
-    _plan_info: Any = ()
+    _plan_info: Any = ()  # upstream's tests ask for one
     _int_workspace_buffer: Any = None  # engines hand it from wrapper to wrapper
     _rows: int | None = None  # of q, the most that a graph was planned for
     _right: list[Any] | None = None  # types that fit the plan

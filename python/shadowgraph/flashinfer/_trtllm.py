@@ -139,7 +139,7 @@ def trtllm_batch_decode_with_kv_cache(
         raise wrong("len.bound", "max_q_len", "the most queries of a request, where q_len_per_req is None", "None")
     terms = layer(
         call, sinks=sinks, window_left=window_left, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size,
-        o_scale=None if o_scale == 1 else o_scale, mask=mask, kv_cache_sf=kv_cache_sf,
+        o_scale=None if o_scale == 1 else o_scale, mask=None if backend == "trtllm-gen" or _is_causal(mask) else mask, kv_cache_sf=kv_cache_sf,
         skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
         enable_block_sparse_attention=enable_block_sparse_attention, bf16q_fp8kv_transform_mode=bf16q_fp8kv_transform_mode,
     )  # fmt: skip
@@ -185,6 +185,7 @@ def trtllm_batch_context_with_kv_cache(
 ) -> Any:
     """query [rows, H, D] by cum_seq_lens_q."""
     call = "trtllm_batch_context_with_kv_cache"
+    _check_batch(batch_size, seq_lens, cum_seq_lens_q)
     terms = layer(
         call, sinks=sinks, window_left=window_left, o_sf_scale=o_sf_scale, o_sf_vec_size=o_sf_vec_size, kv_cache_sf=kv_cache_sf,
         skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor), uses_spcompress=uses_spcompress,
@@ -228,6 +229,7 @@ def trtllm_ragged_attention_deepseek(
 ) -> Any:
     """query [rows, H, D], key [keys, Hk, D], value [keys, Hk, Dv], packed by cum_seq_lens_q and cum_seq_lens_kv."""
     call = "trtllm_ragged_attention_deepseek"
+    _check_batch(batch_size, seq_lens, cum_seq_lens_q)
     terms = layer(
         call, sinks=attention_sinks, window_left=window_left, uses_spcompress=uses_spcompress,
         skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
@@ -283,13 +285,13 @@ def trtllm_batch_decode_with_kv_cache_mla(
         skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor), enable_dcp=enable_dcp,
         cp_world=None if cp_world == 1 else cp_world, cp_rank=cp_rank, causal_seqlens_kv_global=causal_seqlens_kv_global,
     )  # fmt: skip
-    shape, q_len = query.shape, 1
-    if len(shape) == 4:
-        q_len, query = shape[1], query.reshape(-1, *shape[2:])
+    shape = query.shape
+    if shape[-1] != kv_lora_rank + qk_rope_head_dim:
+        raise wrong("input.shape", "query", f"[.., kv_lora_rank + qk_rope_head_dim {kv_lora_rank + qk_rope_head_dim}]", str(list(shape)))
+    q_len, query = (shape[1], query.reshape(-1, *shape[2:])) if len(shape) == 4 else (1, query)
     views = [x if x is None or len(x.shape) == axes else flat(x) for x, axes in ((out, 3), (lse, 2))]
     outputs = views[0], views[1], return_lse
-    latents = kv_cache[:, 0] if len(kv_cache.shape) == 4 else kv_cache
-    cache = Cache(latents, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
+    cache = Cache(kv_cache[:, 0] if len(kv_cache.shape) == 4 else kv_cache, layout="MLA_LATENT", head_dim_vo=kv_lora_rank)
     scales = bmm1_scale, bmm2_scale
     if sparse_mla_top_k:
         shapes = (*shape[:-2], sparse_mla_top_k), (query.shape[0], sparse_mla_top_k)
@@ -300,6 +302,24 @@ def trtllm_batch_decode_with_kv_cache_mla(
         result = _attend(query, cache, kv_lora_rank, tables, seq_lens, rows, True, scales, outputs, None, causal=True, **terms)
     made = out if out is not None else (result[0] if return_lse else result).reshape(*shape[:-1], kv_lora_rank)
     return (made, result[1] if lse is None else lse) if return_lse else made
+
+
+def _is_causal(mask: Any) -> bool:
+    """Is a mask of drafts, words of 16 bits [requests, q_len, ..], what the call does without it? Only xqa reads masks."""
+    import numpy
+
+    if mask is None:
+        return True
+    words = host(mask).astype("uint16")
+    bits = numpy.unpackbits(words.view("uint8"), axis=-1, bitorder="little")[..., : words.shape[-2]]
+    return bool((bits == numpy.tri(words.shape[-2], dtype="uint8")).all())
+
+
+def _check_batch(batch_size: int, seq_lens: Any, cum_seq_lens_q: Any) -> None:
+    """Kernels walk batch_size requests."""
+    for name, array, more in (("seq_lens", seq_lens, 0), ("cum_seq_lens_q", cum_seq_lens_q, 1)):
+        if array.shape[0] != batch_size + more:
+            raise wrong("len.batch", name, f"{batch_size + more} entries, by batch_size", str(array.shape[0]))
 
 
 def _plain(call: str, out_dtype: Any, out: Any) -> Any:

@@ -24,6 +24,11 @@ _NAMES = {
 }
 
 
+def _uniform(requests: int, q_len: int) -> dict[str, Any]:
+    """A request's q_len queries are causal; one needs no word."""
+    return {"causal": True, "cu_seqlens_q": uniform_offsets(requests, q_len)} if q_len > 1 else {"causal": False, "cu_seqlens_q": None}
+
+
 class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
     _attention = staticmethod(_positions.paged)
     _names = _NAMES
@@ -43,7 +48,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
     ) -> None:
         buffers = (paged_kv_indptr_buffer, paged_kv_indices_buffer, paged_kv_last_page_len_buffer)
         self._begin(float_workspace_buffer, use_cuda_graph, kv_layout, jit_args, **dict(zip(_LISTS, buffers)))
-        self._use_tensor_cores = use_tensor_cores
+        self._use_tensor_cores, self._backend = use_tensor_cores, backend
         self._q_len_per_req: Any = None
 
     @property
@@ -127,8 +132,7 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         self._keep(batch_size, **lists)
         self._q_len_per_req, self._requests = q_len_per_req, batch_size
         self._plan_sizes(q, page_size, num_kv_heads)
-        rows = {"causal": True, "cu_seqlens_q": uniform_offsets(batch_size, q_len_per_req)} if q_len_per_req > 1 else {}
-        self._plan_layer(q[1], window_left, soft_cap, sm_scale, rotation, **rows)
+        self._plan_layer(q[1], window_left, soft_cap, sm_scale, rotation, **_uniform(batch_size, q_len_per_req))
 
     def run(
         self,
@@ -149,20 +153,23 @@ class BatchDecodeWithPagedKVCacheWrapper(Wrapper):
         kv_cache_sf: Any = None,
     ) -> Any:
         """q [requests * q_len_per_req, H, D]; out likewise, LSE to base 2 f32 [.., H]."""
-        call, each = "BatchDecodeWithPagedKVCacheWrapper.run", self._q_len_per_req
+        call, each, rows = "BatchDecodeWithPagedKVCacheWrapper.run", self._q_len_per_req, {}
         self._planned_layer(call)
         refuse(
             call, kv_cache_sf=kv_cache_sf,
             skip_softmax_threshold_scale_factor=skipping(skip_softmax_threshold_scale_factor),
         )  # fmt: skip
-        if q_len_per_req not in (None, each):
+        if self._backend in ("trtllm-gen", "cute-dsl"):  # whose runs may have another q_len_per_req than their plan
+            each = q.shape[0] // max(self._requests, 1) if q_len_per_req is None else q_len_per_req
+            rows = _uniform(self._requests, each)
+        elif q_len_per_req not in (None, each):
             raise ValueError(f"q_len_per_req is {q_len_per_req}, and was planned as {each}")
         if q.shape[0] != self._requests * each:
             raise ValueError(f"q has {q.shape[0]} rows, expected {self._requests} requests * q_len_per_req {each}")
         cache, head_dim_vo = paged(paged_kv_cache, self._kv_layout)
         self._check_planned(q, cache.k_cache, out)
         outputs = out, lse, return_lse
-        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, args, window_left, sinks, cache=cache)
+        return self._run(call, q, head_dim_vo, outputs, q_scale, k_scale, v_scale, args, window_left, sinks, cache=cache, **rows)
 
     run_return_lse = functools.partialmethod(run, return_lse=True)
 

@@ -144,7 +144,8 @@ class BatchMLAPagedAttentionWrapper(Wrapper):
         refuse(call, o_scale=o_scale, ckv_scale=ckv_scale, ckv_scale_arr=ckv_scale_arr, kpe_scale=kpe_scale)
         if q_pe.shape[:2] != q_nope.shape[:2] or kpe_cache.shape[:2] != ckv_cache.shape[:2]:
             check_shapes(
-                q_pe=(q_pe, (*q_nope.shape[:2], q_pe.shape[-1])), kpe_cache=(kpe_cache, (*ckv_cache.shape[:2], kpe_cache.shape[-1]))
+                q_pe=(q_pe, (*q_nope.shape[:2], q_pe.shape[-1])),
+                kpe_cache=(kpe_cache, (*ckv_cache.shape[:2], kpe_cache.shape[-1])),
             )
         parts = {"q_pe": q_pe, "ckv": ckv_cache, "kpe": kpe_cache}
         if cutlass:  # without a plan; the scale is that of the heads before absorption

@@ -9,8 +9,10 @@ from .._upstream import check_shapes, empty, fill, host, launch, wrong
 from ._attend import paged, same_type
 
 
-def _slots(batch_indices: Any, positions: Any, kv_indices: Any, kv_indptr: Any, page_size: int) -> Any:
+def _slots(batch_indices: Any, positions: Any, kv_indices: Any, kv_indptr: Any, kv_last_page_len: Any, page_size: int) -> Any:
     """int64 slot of each new token, -1 of one without a request."""
+    if len(kv_indptr) != len(kv_last_page_len) + 1:
+        raise wrong("len.batch", "kv_indptr", f"{len(kv_last_page_len) + 1} entries, by kv_last_page_len", str(len(kv_indptr)))
     batch, place, pages, starts = (host(x).astype("int64") for x in (batch_indices, positions, kv_indices, kv_indptr))
     check_shapes(positions=(place, batch.shape))
     there = batch >= 0
@@ -55,7 +57,7 @@ def append_paged_kv_cache(
     same_type(paged_kv_cache=cache.k_cache, append_key=append_key, append_value=append_value)
     first = cache.k_cache.shape
     page_size = first[len(first) - (3 if kv_layout == "NHD" else 2)]
-    slots = lambda: _slots(batch_indices, positions, kv_indices, kv_indptr, page_size)  # noqa: E731
+    slots = lambda: _slots(batch_indices, positions, kv_indices, kv_indptr, kv_last_page_len, page_size)  # noqa: E731
     launch(_core.store_kv, _NAMES, k=append_key, v=append_value, out_cache_loc=slots, cache=cache)
 
 
@@ -71,7 +73,7 @@ def append_paged_mla_kv_cache(
     kv_last_page_len: Any,
 ) -> None:
     """The same of latents: append_ckv [nnz, 512], append_kpe [nnz, 64], caches [pages, page_size, ..]."""
-    slots = lambda: _slots(batch_indices, positions, kv_indices, kv_indptr, ckv_cache.shape[1])  # noqa: E731
+    slots = lambda: _slots(batch_indices, positions, kv_indices, kv_indptr, kv_last_page_len, ckv_cache.shape[1])  # noqa: E731
     same_type(ckv_cache=ckv_cache, kpe_cache=kpe_cache, append_ckv=append_ckv, append_kpe=append_kpe)
     cache = ckv_cache[:, :, None], kpe_cache[:, :, None]
     launch(_core.store_kv, _MLA_NAMES, k=append_ckv[:, None], v=append_kpe[:, None], out_cache_loc=slots, cache=cache)
