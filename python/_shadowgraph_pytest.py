@@ -114,22 +114,27 @@ def metadata_checker():
 @pytest.fixture
 def engine_recorder(request, tmp_path):
     """Records and judges the steps of every engine that is imported, while the test runs; its findings fail the test,
-    as recording nothing does. It is a shadowgraph.Recorder: an engine of your own calls engine_recorder.step."""
+    as a step that is refused does, and recording nothing. It is a shadowgraph.Recorder: an engine of your own calls engine_recorder.step."""
     import shadowgraph
 
     with shadowgraph.record(tmp_path / "steps.%p.jsonl") as recorder:
         yield recorder
     item = request.node
-    if not item.stash.get(_JUDGED, False) and _keep(item, recorder.report):  # the test itself failed
-        item.add_report_section("teardown", "engine_recorder", str(recorder.report))
+    if not item.stash.get(_JUDGED, False) and recorder.steps + len(recorder.refused):  # the test itself failed
+        report = _report_of(recorder)
+        if _keep(item, report):
+            item.add_report_section("teardown", "engine_recorder", str(report))
 
 
 def _report_of(recorder):
-    """What a recorder found; that nothing was recorded is a finding, too."""
+    """What a recorder found. A step that it refused is a finding, too, and that nothing was recorded."""
     import shadowgraph
 
-    if recorder.steps:
-        return recorder.report
+    whole = recorder.report
+    for name, refused in recorder.refused.items():
+        whole = shadowgraph.Report(shadowgraph._core.report_add(whole._handle, refused._handle, name))
+    if recorder.steps or recorder.refused:
+        return whole
     skipped = "; ".join(f"{name}: {reason}" for name, reason in recorder.skipped.items())
     why = "no hooked method was called" if recorder.hooked or not skipped else skipped
     found = ("test.nothing", "engine_recorder", -1, -1, "a step that is recorded in this process", f"none: {why}")

@@ -165,6 +165,22 @@ def test_fails_by_itself(engine_recorder):
     assert 1 == 2
 """
 
+REFUSED = BUILDER + """
+@pytest.mark.parametrize("wrong", [{"kvlens": [3, 1]}, {"kv_lens": [3, 1], "page_table": [[4], [2, 3]]}, {"kv_lens": None}])
+def test_refused(engine_recorder, wrong):
+    engine_recorder.step(BATCH, kv_lens=[3, 1])
+    engine_recorder.step(BATCH, **wrong)
+"""
+
+
+def test_a_step_that_is_refused_fails_its_test(pytester):
+    pytester.makepyfile(REFUSED)
+    run = pytester.runpytest_subprocess("--shadowgraph-report=json:out.json")
+    run.assert_outcomes(failed=3)
+    found = json.loads((pytester.path / "out.json").read_text())["findings"]
+    assert [f["id"] for f in found] == ["io.line", "skip.bad_input", "skip.no_field"]
+    assert "kvlens; did you mean kv_lens?" in run.stdout.str() and "page_table has rows of different lengths" in run.stdout.str()
+
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "xdist"])
 def test_what_an_engine_did_fails_its_test(pytester, workers):
