@@ -15,7 +15,7 @@ _FORMATS = ("text", "json", "junit", "sarif", "github", "html")
 _REPORTS = pytest.StashKey[dict]()  # by test
 _JUDGED = pytest.StashKey[bool]()  # whether a test's recorder was
 _JUDGE_OPTIONS = {"max_context_len", "window_left", "pad_kv_lens", "engine", "units", "names"}
-_DRAWN = {"modes", "page_sizes"}
+_DRAWN = {"mode", "page_sizes"}
 _running = []  # the test that runs: metadata_checker outlives it, and strategies have no fixtures
 
 
@@ -36,10 +36,20 @@ def pytest_configure(config):
     config.stash[_REPORTS] = {}
     config.addinivalue_line(
         "markers",
-        "metadata(waive='LAW: reason', modes=..., page_sizes=..., **options): laws that may be broken in this test, with the "
+        "metadata(waive='LAW: reason', mode=..., page_sizes=..., **options): laws that may be broken in this test, with the "
         "reason (a list waives several); what shadowgraph's strategies draw in it where they do not say it themselves; "
         f"options of metadata_checker's judge ({', '.join(sorted(_JUDGE_OPTIONS))})",
     )
+
+
+def _known(law):
+    from shadowgraph import _core
+
+    try:
+        _core.report_new([(law, "", -1, -1, "", "")])
+    except ValueError:
+        raise pytest.UsageError(f"metadata(waive={law!r}): no such law; `shadowgraph list laws` has all") from None
+    return law
 
 
 def _marks(item):
@@ -52,23 +62,24 @@ def _marks(item):
             law, _, reason = text.partition(":")
             if not reason.strip():
                 raise pytest.UsageError(f"metadata(waive={text!r}): expected 'LAW: reason'")
-            waived.add(law.strip())
+            waived.add(_known(law.strip()))
         unknown = given.keys() - _JUDGE_OPTIONS - _DRAWN
         if mark.args or unknown:
-            raise pytest.UsageError(f"metadata: {mark.args or sorted(unknown)}: no such option")
+            expected = ", ".join(["waive", *sorted(_JUDGE_OPTIONS | _DRAWN)])
+            raise pytest.UsageError(f"metadata: {mark.args or sorted(unknown)}: no such option, expected some of {expected}")
         options |= given
     return options, waived
 
 
 def drawn_in_this_test():
-    """For strategies: modes and page_sizes, if the running test has them."""
+    """For strategies: mode and page_sizes, if the running test has them."""
     options = _marks(_running[-1])[0] if _running else {}
     return {name: options[name] for name in _DRAWN & options.keys()}
 
 
-def _keep(item, report, again=""):
-    """Keeps what was found in a test, for the report of the run; false where all of it is waived."""
-    waived = _marks(item)[1]
+def _keep(item, report, again="", refused=False):
+    """Keeps what was found in a test, for the report of the run; false where all of it is waived, which no refusal is."""
+    waived = set() if refused else _marks(item)[1]
     part = json.loads(report.to("json"))
     part["findings"] = [_placed(f, item.nodeid, again) for f in part["findings"] if f["id"] not in waived]
     if part["findings"]:  # Hypothesis calls a test again and again: its last finding is the shrunken one
@@ -91,11 +102,15 @@ class _Checker:
 
         item = _running[-1]
         options = {name: value for name, value in _marks(item)[0].items() if name not in _DRAWN}
-        report = shadowgraph.check(batch, **options | arrays)
+        again = f"SHADOWGRAPH_CHOICES={batch.choices} pytest {shlex.quote(item.nodeid)}" if batch.choices else ""
+        try:
+            report = shadowgraph.check(batch, **options | arrays)
+        except shadowgraph.ShadowgraphError as error:
+            _keep(item, error.report, again, refused=True)
+            raise
         written = red_zones()
         if written is not None:
             report = shadowgraph.Report(shadowgraph._core.report_add(written, report._handle))
-        again = f"SHADOWGRAPH_CHOICES={batch.choices} pytest {shlex.quote(item.nodeid)}" if batch.choices else ""
         if not report.ok and _keep(item, report, again):
             error = shadowgraph.ShadowgraphError(report)
             if again:

@@ -33,7 +33,7 @@ Sizes = int | Sequence[int]
 
 
 def marked() -> dict[str, Any]:
-    """The modes and page sizes that the marker of the running test names."""
+    """The mode and page sizes that the marker of the running test names."""
     plugin: Any = sys.modules.get("_shadowgraph_pytest")
     return dict(plugin.drawn_in_this_test()) if plugin else {}
 
@@ -42,9 +42,10 @@ def options(mode: Names | None, page_sizes: Sizes | None, scheduler: Scheduler, 
     """As the generator takes them; None is the running test's marker, else decodes over pages of 1, 2 and 4."""
     unknown = scheduler.keys() - Scheduler.__annotations__.keys()
     if unknown:
-        raise TypeError(f"no option of a scheduler: {', '.join(sorted(unknown))}")
-    given = {"modes": "decode", "page_sizes": (1, 2, 4)} | marked()
-    modes = given["modes"] if mode is None else mode
+        known = ", ".join(["mode", "page_sizes", *Scheduler.__annotations__])
+        raise TypeError(f"no option of a scheduler: {', '.join(sorted(unknown))}, expected some of {known}")
+    given = {"mode": "decode", "page_sizes": (1, 2, 4)} | marked()
+    modes = given["mode"] if mode is None else mode
     sizes = given["page_sizes"] if page_sizes is None else page_sizes
     more |= {"prefix_cache" if name == "shared_prefixes" else name: value for name, value in scheduler.items()}
     more["modes"] = [modes] if isinstance(modes, str) else list(modes)

@@ -61,7 +61,7 @@ def histories(
 
     mode        one or several: "decode", "extend", "target_verify", ...; steps of other modes are played, and left out
     page_sizes  one or several
-    Both are what the test's marker says, if they are left out: @pytest.mark.metadata(modes="extend", page_sizes=[16]);
+    Both are what the test's marker says, if they are left out: @pytest.mark.metadata(mode="extend", page_sizes=[16]);
     else decodes over pages of 1, 2 and 4 tokens. scheduler: see _draws.Scheduler; steps 12.
 
     Where the environment has SHADOWGRAPH_CHOICES=3.0.1, only the history is drawn that these choices make.

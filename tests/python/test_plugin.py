@@ -65,10 +65,16 @@ def test_not_padded(metadata_checker):
 def test_a_marker_has_options_and_waivers_with_reasons(pytester):
     pytester.makepyfile(MARKED.replace("WAIVER", "'len.kv_extent: dummy rows'"))
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=2, failed=1)
-    for waiver, why in (("'len.kv_extent'", "expected 'LAW: reason'"), ("'', pages=2", r"no such option")):
+    misspelt = "metadata(waive='len.kv_extnt'): no such law; `shadowgraph list laws` has all"
+    wrong = {
+        "'len.kv_extent'": "expected 'LAW: reason'",
+        "[], modes='decode'": "['modes']: no such option, expected some of waive, engine, max_context_len, mode, ",
+        "'len.kv_extnt: dummy rows'": misspelt,
+    }
+    for waiver, why in wrong.items():
         pytester.makepyfile(MARKED.replace("WAIVER", waiver))
         run = pytester.runpytest_subprocess("-k", "waived")
-        assert run.ret != 0 and ("expected 'LAW: reason'" in run.stdout.str() or why in run.stdout.str())
+        assert run.ret != 0 and why in run.stdout.str()
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "xdist"])
@@ -81,6 +87,21 @@ def test_a_report_has_every_tests_last_finding(pytester, workers):
     assert found == [("table.unit", "test_builder"), ("len.kv_extent", "test_other")] and not whole["ok"]
     for form in ("junit", "text", "sarif"):
         assert "table.unit" in (pytester.path / f"out/report.{form}").read_text()
+
+
+def test_a_report_has_what_the_judge_refused(pytester):
+    pytester.makepyfile(BUILDER + """
+@pytest.mark.metadata(waive="test.options: a refusal is none to waive")
+def test_waived(metadata_checker):
+    metadata_checker(BATCH, kvlens=[3, 1])
+
+def test_it(metadata_checker):
+    metadata_checker(BATCH, kvlens=[3, 1])
+""")
+    pytester.runpytest_subprocess("--shadowgraph-report=json:out.json").assert_outcomes(failed=2)
+    whole = json.loads((pytester.path / "out.json").read_text())
+    found = [(f["id"], f["case"].split("::")[1]) for f in whole["findings"]]
+    assert not whole["ok"] and found == [("test.options", "test_it"), ("test.options", "test_waived")]
 
 
 def test_a_clean_report_is_written_too(pytester):
@@ -109,7 +130,7 @@ def test_a_failing_test_says_how_to_run_its_batch_again(pytester, monkeypatch):
 DRAWN = BUILDER + """
 SEEN = set()
 
-@pytest.mark.metadata(modes="extend", page_sizes=16)
+@pytest.mark.metadata(mode="extend", page_sizes=16)
 class TestMarked:
     @given(batch=strategies.batches())
     def test_what_the_strategy_leaves_open(self, batch):
