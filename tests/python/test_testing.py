@@ -105,6 +105,13 @@ def test_what_is_no_finding_ends_the_test_at_once():
     assert len(calls) == 1
     with pytest.raises(sg.ShadowgraphError, match="test.options"):
         testing.check(lambda batch: {"kv_len": [1]})
+    for nothing in ({}, {"engine": "sglang"}, {"kv_lens": None}):
+        with pytest.raises(sg.ShadowgraphError, match="skip.no_field: "):
+            testing.check(lambda batch: nothing)
+    with pytest.raises(TypeError, match="the builder returns None, expected arrays by role"):
+        testing.check(lambda batch: None)
+    with pytest.raises(TypeError, match="a Fills cannot be called; a builder is called with a batch"):
+        testing.check(type("Fills", (), {"build": build}))
     with pytest.raises(sg.ShadowgraphError, match="test.nothing: modes is none, expected a step of target_verify"):
         testing.check(build, "target_verify", histories=1)
     with pytest.raises(TypeError, match="no option of a scheduler: max_request"):
