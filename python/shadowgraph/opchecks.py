@@ -6,7 +6,6 @@ docs/kernel.md begins with an example.
 from __future__ import annotations
 
 import contextlib
-import copy
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -139,7 +138,7 @@ def _memory(kernel: _Kernel, call: Call) -> _core.ReportHandle | None:
     if is_torch(call.arguments["q"]) and not call.arguments["q"].is_cpu:
         raise _LeftOut("tensors of a device have no red zones")
     zoned = call.changed(**_mapped(call.arguments, _in_red_zones))
-    plain, result = kernel(call.changed(**copy.deepcopy(call.arguments))), kernel(zoned, shadowed)
+    plain, result = kernel(_copied(call)), kernel(zoned, shadowed)
     pairs = zip(_tensors(zoned.arguments), _tensors(call.arguments))
     changed = [name for (name, now), (_, before) in pairs if not _same(now, before)]
     wrote = _report([("num.write_set", name, -1, -1, "an input that stays as it is", "other bits") for name in changed])
@@ -177,7 +176,7 @@ def _graph(kernel: _Kernel, call: Call) -> _core.ReportHandle | None:
 
     cuda: Any = _library(q).cuda
     before, why_not_longer = _before(call)
-    live = call.changed(**_mapped({**call.arguments, **before}, lambda name, t: t.clone() if is_torch(t) else t))
+    live = _copied(call.changed(**before))
     with cpu_graphs() if q.is_cpu else contextlib.nullcontext():
         if not q.is_cpu:
             kernel(live)  # compiles, which no capture may
@@ -246,6 +245,10 @@ def _mapped(arguments: dict[str, Any], change: Callable[[str, Any], Any]) -> dic
         return change(name, value) if hasattr(value, "shape") else value
 
     return {name: of(name, value) for name, value in arguments.items()}
+
+
+def _copied(call: Call) -> Call:
+    return call.changed(**_mapped(call.arguments, lambda name, t: t.clone() if is_torch(t) else t.copy()))
 
 
 def _in_red_zones(name: str, tensor: Any) -> Any:

@@ -123,6 +123,8 @@ def test_a_failing_test_says_how_to_run_its_batch_again(pytester, monkeypatch):
     assert "keys=[[2]]" in run.stdout.str()
     monkeypatch.setenv("SHADOWGRAPH_CHOICES", "3,1")
     assert "SHADOWGRAPH_CHOICES is '3,1', expected numbers: 3.0.1" in pytester.runpytest_subprocess(again).stdout.str()
+    monkeypatch.setenv("SHADOWGRAPH_CHOICES", "9.9.9.9")
+    assert "ValueError: SHADOWGRAPH_CHOICES is '9.9.9.9': no step of the modes" in pytester.runpytest_subprocess(again).stdout.str()
     monkeypatch.setenv("SHADOWGRAPH_CHOICES", "0.0.0.0.1.1.0")
     assert "q_lens=[1, 1]" in pytester.runpytest_subprocess(again).stdout.str()
 
