@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _core
 from ._upstream import dtype_name, is_torch, joined
-from .matches import Call, matches, on_host
+from .matches import Call, hint, matches, on_host, raise_with
 from .report import Report
 from .shadows import red_zones, shadowed
 
@@ -58,7 +58,7 @@ def opcheck(
     if isinstance(samples, Call):
         raise TypeError("opcheck: samples is a single call, expected a list of them")
     done = {name: "left out: no samples" for name in checks}
-    report = None
+    report, hints = None, ""
     for number, sample in enumerate(samples):
         kernel = _Kernel(fn, sample, arithmetic)
         for name in checks:
@@ -71,7 +71,8 @@ def opcheck(
             done[name] = "passed"
             if found is not None:
                 report = _core.report_add(report, found, f"sample {number} {name}")
-    Report(report).raise_()
+        hints = hints or kernel.hint
+    raise_with(Report(report), hints)
     return done
 
 
@@ -84,7 +85,7 @@ class _Kernel:
 
     def __init__(self, fn: Callable[..., Any], sample: Call, arithmetic: str):
         self.fn, self.arithmetic = fn, arithmetic
-        self.twin = sample.run(lse=True)
+        self.twin, self.hint = sample.run(lse=True), ""
         try:
             self.takes = {"out", "lse"} & set(inspect.signature(fn).parameters)
         except ValueError:  # a builtin without a signature
@@ -131,7 +132,11 @@ def _shape(kernel: _Kernel, call: Call) -> _core.ReportHandle | None:
 
 
 def _bound(kernel: _Kernel, call: Call) -> _core.ReportHandle | None:
-    return matches(*kernel(call), call, arithmetic=kernel.arithmetic)._handle
+    result = kernel(call)
+    report = matches(*result, call, arithmetic=kernel.arithmetic)
+    if not report.ok:
+        kernel.hint = hint(*result, call, kernel.arithmetic)
+    return report._handle
 
 
 def _memory(kernel: _Kernel, call: Call) -> _core.ReportHandle | None:
@@ -199,7 +204,8 @@ def _before(call: Call) -> tuple[dict[str, Any], str]:
     a: dict[str, Any] = call.arguments
     parts = {"q": a["q"].flip(0)}
     for name in ("page_table", "kv_indices"):
-        if is_torch(pages := a.get(name)):
+        pages: Any = a.get(name)
+        if is_torch(pages):
             count = len(a["cache"][0])
             parts[name] = pages.where((pages < 0) | (pages >= count), (pages + 1) % count)  # those that are no page stay
     try:
@@ -208,7 +214,8 @@ def _before(call: Call) -> tuple[dict[str, Any], str]:
         return parts, str(why)
     longer = False
     for name in ("cache_seqlens", "last_page_len"):
-        if is_torch(lens := a.get(name)):
+        lens: Any = a.get(name)
+        if is_torch(lens):
             offsets = _offsets(call)
             queries = lens.new_tensor([end - begin for begin, end in zip(offsets, offsets[1:])])
             parts[name] = (lens - 1).maximum(queries.clamp(min=1)).minimum(lens)
