@@ -42,6 +42,16 @@ def pytest_configure(config):
     )
 
 
+def _known(law):
+    from shadowgraph import _core
+
+    try:
+        _core.report_new([(law, "", -1, -1, "", "")])
+    except ValueError:
+        raise pytest.UsageError(f"metadata(waive={law!r}): no such law; `shadowgraph list laws` has all") from None
+    return law
+
+
 def _marks(item):
     """What the markers of a test say, the nearest last, and the ids of laws that are waived."""
     options, waived = {}, set()
@@ -52,10 +62,11 @@ def _marks(item):
             law, _, reason = text.partition(":")
             if not reason.strip():
                 raise pytest.UsageError(f"metadata(waive={text!r}): expected 'LAW: reason'")
-            waived.add(law.strip())
+            waived.add(_known(law.strip()))
         unknown = given.keys() - _JUDGE_OPTIONS - _DRAWN
         if mark.args or unknown:
-            raise pytest.UsageError(f"metadata: {mark.args or sorted(unknown)}: no such option")
+            expected = ", ".join(["waive", *sorted(_JUDGE_OPTIONS | _DRAWN)])
+            raise pytest.UsageError(f"metadata: {mark.args or sorted(unknown)}: no such option, expected some of {expected}")
         options |= given
     return options, waived
 
@@ -66,9 +77,9 @@ def drawn_in_this_test():
     return {name: options[name] for name in _DRAWN & options.keys()}
 
 
-def _keep(item, report, again=""):
-    """Keeps what was found in a test, for the report of the run; false where all of it is waived."""
-    waived = _marks(item)[1]
+def _keep(item, report, again="", refused=False):
+    """Keeps what was found in a test, for the report of the run; false where all of it is waived, which no refusal is."""
+    waived = set() if refused else _marks(item)[1]
     part = json.loads(report.to("json"))
     part["findings"] = [_placed(f, item.nodeid, again) for f in part["findings"] if f["id"] not in waived]
     if part["findings"]:  # Hypothesis calls a test again and again: its last finding is the shrunken one
@@ -91,11 +102,15 @@ class _Checker:
 
         item = _running[-1]
         options = {name: value for name, value in _marks(item)[0].items() if name not in _DRAWN}
-        report = shadowgraph.check(batch, **options | arrays)
+        again = f"SHADOWGRAPH_CHOICES={batch.choices} pytest {shlex.quote(item.nodeid)}" if batch.choices else ""
+        try:
+            report = shadowgraph.check(batch, **options | arrays)
+        except shadowgraph.ShadowgraphError as error:
+            _keep(item, error.report, again, refused=True)
+            raise
         written = red_zones()
         if written is not None:
             report = shadowgraph.Report(shadowgraph._core.report_add(written, report._handle))
-        again = f"SHADOWGRAPH_CHOICES={batch.choices} pytest {shlex.quote(item.nodeid)}" if batch.choices else ""
         if not report.ok and _keep(item, report, again):
             error = shadowgraph.ShadowgraphError(report)
             if again:
@@ -114,22 +129,27 @@ def metadata_checker():
 @pytest.fixture
 def engine_recorder(request, tmp_path):
     """Records and judges the steps of every engine that is imported, while the test runs; its findings fail the test,
-    as recording nothing does. It is a shadowgraph.Recorder: an engine of your own calls engine_recorder.step."""
+    as a step that is refused does, and recording nothing. It is a shadowgraph.Recorder: an engine of your own calls engine_recorder.step."""
     import shadowgraph
 
     with shadowgraph.record(tmp_path / "steps.%p.jsonl") as recorder:
         yield recorder
     item = request.node
-    if not item.stash.get(_JUDGED, False) and _keep(item, recorder.report):  # the test itself failed
-        item.add_report_section("teardown", "engine_recorder", str(recorder.report))
+    if not item.stash.get(_JUDGED, False) and recorder.steps + len(recorder.refused):  # the test itself failed
+        report = _report_of(recorder)
+        if _keep(item, report):
+            item.add_report_section("teardown", "engine_recorder", str(report))
 
 
 def _report_of(recorder):
-    """What a recorder found; that nothing was recorded is a finding, too."""
+    """What a recorder found. A step that it refused is a finding, too, and that nothing was recorded."""
     import shadowgraph
 
-    if recorder.steps:
-        return recorder.report
+    whole = recorder.report
+    for name, refused in recorder.refused.items():
+        whole = shadowgraph.Report(shadowgraph._core.report_add(whole._handle, refused._handle, name))
+    if recorder.steps or recorder.refused:
+        return whole
     skipped = "; ".join(f"{name}: {reason}" for name, reason in recorder.skipped.items())
     why = "no hooked method was called" if recorder.hooked or not skipped else skipped
     found = ("test.nothing", "engine_recorder", -1, -1, "a step that is recorded in this process", f"none: {why}")

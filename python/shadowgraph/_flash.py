@@ -53,7 +53,7 @@ def _paged_names(**names: str) -> Mapping[str, str]:
 
 def dense(q: Any, k: Any, v: Any) -> Keys:
     """[batch, keys, heads, dim]: each request is a page."""
-    expect_axes("q", q, 4)
+    expect_axes("q", q, "batch", "queries", "heads", "dim")
     expect("k", k, q.shape[0], None, None, None)
     expect("v", v, *k.shape[:3], None)
     batch, length = k.shape[:2]
@@ -65,13 +65,13 @@ def dense(q: Any, k: Any, v: Any) -> Keys:
 
 def rows(k_cache: Any, v_cache: Any, page_table: Any, lens: Any, batch: int, batch_idx: Any, table_name: str) -> Keys:
     """The cache of flash_attn_with_kvcache. A request's row is batch_idx, of page_table or of a dense cache."""
-    expect_axes("v_cache" if k_cache is v_cache else "k_cache", k_cache, 4)
+    expect_axes("v_cache" if k_cache is v_cache else "k_cache", k_cache, *(("batch", "keys") if page_table is None else ("pages", "page_size")), "heads", "dim")
     pages = 1
     if page_table is None:
         name = "k_cache" if batch_idx is None else "cache_batch_idx"
         table: Any = each_alone(batch) if batch_idx is None else lambda: host(batch_idx).reshape(-1, 1)
     else:
-        expect_axes(table_name, page_table, 2)
+        expect_axes(table_name, page_table, "batch", "pages")
         name, pages = table_name, page_table.shape[1]
         table = page_table if batch_idx is None else lambda: _picked(page_table, batch_idx)
     if lens is None:
@@ -159,7 +159,7 @@ def attend(
     with_lse: bool = True,  # else it is not computed, and None is returned
     mixed: bool = False,  # may keys and values have another type than q?
 ) -> tuple[Any, Any]:
-    expect_axes("q", q, 4 if cu_seqlens_q is None else 3)
+    expect_axes("q", q, *(("batch", "queries") if cu_seqlens_q is None else ("tokens",)), "heads", "dim")
     *lead, heads, width = q.shape
     if not hasattr(keys.v, "shape"):
         expect(keys.names.get("v_cache", "v"), keys.v, *keys.k.shape)

@@ -90,10 +90,10 @@ def expect(name: str, tensor: Any, *shape: int | None) -> None:
     raise wrong("input.shape", name, f"[{', '.join('any' if n is None else str(n) for n in shape)}]", str(list(have)))
 
 
-def expect_axes(name: str, tensor: Any, count: int) -> None:
+def expect_axes(name: str, tensor: Any, *axes: str) -> None:
     """Refuses a tensor of another number of axes."""
-    if len(getattr(tensor, "shape", ())) != count:
-        expect(name, tensor, *(None,) * count)
+    if len(getattr(tensor, "shape", ())) != len(axes):
+        raise wrong("input.shape", name, f"[{', '.join(axes)}]", str(list(getattr(tensor, "shape", None) or host(tensor).shape)))
 
 
 def expect_alike(name: str, tensor: Any, **others: Any) -> None:

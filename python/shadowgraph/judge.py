@@ -7,7 +7,7 @@ from typing import Any
 
 from . import _core
 from .batch import Batch
-from .report import Report
+from .report import Report, refused
 
 
 def given(arrays: Mapping[str, Any], **by_role: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,12 +46,14 @@ def check(
     pad_kv_lens      the least and the most that kv_lens of padding may be
     engine           whose padding it is: "any" (None), "sglang", "sglang_npu"; `shadowgraph list engines` explains them
 
-    Raises ShadowgraphError for what cannot be judged, such as an unknown role.
+    Raises ShadowgraphError for what cannot be judged, such as an unknown role, or arrays that are all None.
     """
     if not isinstance(batch, Batch):
         raise TypeError(f"check: batch is a {type(batch)}, expected a shadowgraph.Batch")
-    arrays = given(arrays, units=units, names=names)
-    values = [(role, array, units.get(role, 0), names.get(role)) for role, array in arrays.items()]
+    there = given(arrays, units=units, names=names)
+    if arrays and not there:
+        raise refused("skip.no_field", next(iter(arrays)), -1, "an array or a number in one of these roles", "None, and so are all others")
+    values = [(role, array, units.get(role, 0), names.get(role)) for role, array in there.items()]
     handle = _core.check(
         batch._handle,
         values,

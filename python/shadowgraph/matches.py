@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from .report import Report
+from ._upstream import dtype_name
+from .report import Report, ShadowgraphError
 
 
 def on_host(value: Any) -> Any:
@@ -64,22 +65,47 @@ def paged(q: Any, cache: Any, pages: Any = None, *, sm_scale: float | None = Non
         if not isinstance(pages, tuple) or len(pages) not in _PAGES:
             raise TypeError("paged: pages is no tuple (page_table, cache_seqlens) or (kv_indptr, kv_indices, last_page_len)")
         arguments |= dict(zip(_PAGES[len(pages)], pages))
-    return Call(_described(sm_scale, q, q=q, cache=cache, **arguments), _core.paged_attention, _core.judge_paged)
+    if not isinstance(cache, tuple) or len(cache) < 2:
+        raise TypeError("paged: cache is no tuple (k_cache, v_cache, ...) and no Cache")
+    return _described(_core.paged_attention, _core.judge_paged, sm_scale, q=q, cache=cache, **arguments)
 
 
 def ragged(q: Any, k: Any, v: Any, cu_seqlens_q: Any, cu_seqlens_k: Any, *, sm_scale: float | None = None, **arguments: Any) -> Call:
     """Describes attention over packed keys and values, as ragged_attention takes them. sm_scale as in paged."""
     arguments |= {"k": k, "v": v, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
-    return Call(_described(sm_scale, q, q=q, **arguments), _core.ragged_attention, _core.judge_ragged)
+    return _described(_core.ragged_attention, _core.judge_ragged, sm_scale, q=q, **arguments)
 
 
-def _described(sm_scale: float | None, queries: Any, **arguments: Any) -> dict[str, Any]:
-    return {**arguments, "sm_scale": float(queries.shape[-1]) ** -0.5 if sm_scale is None else sm_scale}
+def _described(twin: Callable[..., Any], judge: Callable[..., Any], sm_scale: float | None, **arguments: Any) -> Call:
+    try:
+        twin(**dict.fromkeys(arguments))  # an unknown name is refused before what is missing
+    except TypeError as error:
+        if "no argument is called" in str(error):
+            raise
+    arguments["sm_scale"] = float(arguments["q"].shape[-1]) ** -0.5 if sm_scale is None else sm_scale
+    return Call(arguments, twin, judge)
 
 
 def matches(out: Any, lse: Any, reference: Call, *, arithmetic: str = "plain_f32") -> Report:
     """The findings of assert_matches."""
     return Report(reference.judge(**reference.on_host(), out=on_host(out), lse=on_host(lse), arithmetic=arithmetic))
+
+
+def hint(out: Any, lse: Any, reference: Call, arithmetic: str) -> str:
+    """A line of wrong results that another arithmetic gives: tensor cores round weights to q's type, plain_f32 does not."""
+    if arithmetic != "plain_f32" or dtype_name(reference.arguments["q"].dtype) not in ("float16", "bfloat16", "uint16"):
+        return ""
+    right = matches(out, lse, reference, arithmetic="tensor_cores").ok
+    return 'arithmetic="tensor_cores" accepts these results: f32 accumulators, weights rounded to q\'s type' if right else ""
+
+
+def raise_with(report: Report, line: str) -> None:
+    """Raises ShadowgraphError if there are findings, and says a line behind them."""
+    __tracebackhide__ = True
+    if not report.ok:
+        error = ShadowgraphError(report)
+        error.args = ("\n  ".join(filter(None, [str(report), line])),)
+        raise error
 
 
 def assert_matches(out: Any, lse: Any, reference: Call, *, arithmetic: str = "plain_f32") -> None:
@@ -93,4 +119,7 @@ def assert_matches(out: Any, lse: Any, reference: Call, *, arithmetic: str = "pl
     The error names the worst element, its request, both values and the bound, and which known mistake would give these
     results. Tensors of a device are copied to the CPU."""
     __tracebackhide__ = True
-    matches(out, lse, reference, arithmetic=arithmetic).raise_()
+    if not isinstance(reference, Call):
+        raise TypeError(f"assert_matches: reference is a {type(reference).__name__}, expected a call that paged or ragged describes")
+    report = matches(out, lse, reference, arithmetic=arithmetic)
+    raise_with(report, "" if report.ok else hint(out, lse, reference, arithmetic))

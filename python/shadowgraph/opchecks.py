@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _core
 from ._upstream import dtype_name, is_torch, joined
-from .matches import Call, matches, on_host
+from .matches import Call, hint, matches, on_host, raise_with
 from .report import Report
 from .shadows import red_zones, shadowed
 
@@ -46,8 +46,8 @@ def opcheck(
     memory   nothing is written around inputs and outputs, and no input changes; around them lies NaN
     batch    each request alone has the bits that it has in the batch
     padding  one request more, which sees one key, changes no bit of the others
-    graph    a replay has eager's bits, for other queries and longer requests than those of the capture (torch; tensors of
-             the CPU by shadowgraph.torch.cpu_graphs)
+    graph    a replay has eager's bits, for other queries, other pages and longer requests than those of the capture
+             (torch; tensors of the CPU by shadowgraph.torch.cpu_graphs)
 
     Returns {"shape": "passed", "batch": "left out: ...", ...}. Raises ShadowgraphError with the findings of every sample
     and check."""
@@ -55,8 +55,10 @@ def opcheck(
     unknown = set(checks) - set(_CHECKS)
     if unknown:
         raise ValueError(f"opcheck: checks has {sorted(unknown)}, expected some of {', '.join(_CHECKS)}")
+    if isinstance(samples, Call):
+        raise TypeError("opcheck: samples is a single call, expected a list of them")
     done = {name: "left out: no samples" for name in checks}
-    report = None
+    report, hints = None, ""
     for number, sample in enumerate(samples):
         kernel = _Kernel(fn, sample, arithmetic)
         for name in checks:
@@ -69,7 +71,8 @@ def opcheck(
             done[name] = "passed"
             if found is not None:
                 report = _core.report_add(report, found, f"sample {number} {name}")
-    Report(report).raise_()
+        hints = hints or kernel.hint
+    raise_with(Report(report), hints)
     return done
 
 
@@ -82,7 +85,7 @@ class _Kernel:
 
     def __init__(self, fn: Callable[..., Any], sample: Call, arithmetic: str):
         self.fn, self.arithmetic = fn, arithmetic
-        self.twin = sample.run(lse=True)
+        self.twin, self.hint = sample.run(lse=True), ""
         try:
             self.takes = {"out", "lse"} & set(inspect.signature(fn).parameters)
         except ValueError:  # a builtin without a signature
@@ -129,17 +132,23 @@ def _shape(kernel: _Kernel, call: Call) -> _core.ReportHandle | None:
 
 
 def _bound(kernel: _Kernel, call: Call) -> _core.ReportHandle | None:
-    return matches(*kernel(call), call, arithmetic=kernel.arithmetic)._handle
+    result = kernel(call)
+    report = matches(*result, call, arithmetic=kernel.arithmetic)
+    if not report.ok:
+        kernel.hint = hint(*result, call, kernel.arithmetic)
+    return report._handle
 
 
 def _memory(kernel: _Kernel, call: Call) -> _core.ReportHandle | None:
     if is_torch(call.arguments["q"]) and not call.arguments["q"].is_cpu:
         raise _LeftOut("tensors of a device have no red zones")
     zoned = call.changed(**_mapped(call.arguments, _in_red_zones))
-    result = kernel(zoned, shadowed)
+    plain, result = kernel(_copied(call)), kernel(zoned, shadowed)
     pairs = zip(_tensors(zoned.arguments), _tensors(call.arguments))
     changed = [name for (name, now), (_, before) in pairs if not _same(now, before)]
     wrote = _report([("num.write_set", name, -1, -1, "an input that stays as it is", "other bits") for name in changed])
+    if not _same_rows(plain, result, 0, len(plain[0]), ""):  # `bound` judges these
+        return _sum(red_zones(), wrote)
     return _sum(red_zones(), wrote, matches(*result, call, arithmetic=kernel.arithmetic)._handle)
 
 
@@ -171,24 +180,47 @@ def _graph(kernel: _Kernel, call: Call) -> _core.ReportHandle | None:
     from .torch import cpu_graphs
 
     cuda: Any = _library(q).cuda
-    live = call.changed(**_mapped(call.arguments, lambda name, t: t.clone() if is_torch(t) else t))
-    live.arguments["q"].copy_(q.flip(0))
-    lens: Any = live.arguments.get("cache_seqlens")
-    grows = is_torch(lens) and live.arguments.get("cu_seqlens_q") is None
-    if grows:
-        lens.copy_((lens - 1).clamp(min=1).minimum(lens))
+    before, why_not_longer = _before(call)
+    live = _copied(call.changed(**before))
     with cpu_graphs() if q.is_cpu else contextlib.nullcontext():
         if not q.is_cpu:
             kernel(live)  # compiles, which no capture may
         graph = cuda.CUDAGraph()
         with cuda.graph(graph):
             captured = kernel(live)
-        live.arguments["q"].copy_(q)
-        if grows:
-            lens.copy_(call.arguments["cache_seqlens"])
+        for name in before:
+            live.arguments[name].copy_(call.arguments[name])
         graph.replay()
         cuda.synchronize()
-    return _report(_same_rows(captured, kernel(call), 0, len(q), "eager's bits in a replay", "device.replay"))
+    found = _same_rows(captured, kernel(call), 0, len(q), "eager's bits in a replay", "device.replay")
+    if why_not_longer and not found:
+        raise _LeftOut(why_not_longer)
+    return _report(found)
+
+
+def _before(call: Call) -> tuple[dict[str, Any], str]:
+    """What a capture sees in place of a call's tensors: other queries, pages one further, requests a key shorter; and why
+    none is shorter."""
+    a: dict[str, Any] = call.arguments
+    parts = {"q": a["q"].flip(0)}
+    for name in ("page_table", "kv_indices"):
+        pages: Any = a.get(name)
+        if is_torch(pages):
+            count = len(a["cache"][0])
+            parts[name] = pages.where((pages < 0) | (pages >= count), (pages + 1) % count)  # those that are no page stay
+    try:
+        _of_requests(call)  # a mask has each request's length
+    except _LeftOut as why:
+        return parts, str(why)
+    longer = False
+    for name in ("cache_seqlens", "last_page_len"):
+        lens: Any = a.get(name)
+        if is_torch(lens):
+            offsets = _offsets(call)
+            queries = lens.new_tensor([end - begin for begin, end in zip(offsets, offsets[1:])])
+            parts[name] = (lens - 1).maximum(queries.clamp(min=1)).minimum(lens)
+            longer = not _same(parts[name], lens)
+    return parts, "" if longer else "no request can have a key less at the capture"
 
 
 _FUNCTIONS: dict[str, Callable[[_Kernel, Call], _core.ReportHandle | None]] = {
@@ -222,10 +254,14 @@ def _mapped(arguments: dict[str, Any], change: Callable[[str, Any], Any]) -> dic
     return {name: of(name, value) for name, value in arguments.items()}
 
 
+def _copied(call: Call) -> Call:
+    return call.changed(**_mapped(call.arguments, lambda name, t: t.clone() if is_torch(t) else t.copy()))
+
+
 def _in_red_zones(name: str, tensor: Any) -> Any:
-    copy = shadowed(tuple(tensor.shape), tensor.dtype, name)
-    copy[...] = tensor
-    return copy
+    zoned = shadowed(tuple(tensor.shape), tensor.dtype, name)
+    zoned[...] = tensor
+    return zoned
 
 
 def _bits(tensor: Any) -> Any:

@@ -56,6 +56,7 @@ class Recorder:
     steps    that were recorded and judged
     failed   of them, and of graphs, those with findings
     skipped  {name: why} of what could not be recorded or hooked
+    refused  {name: report} of the steps among them
     hooked   {name: engine's method} of what is
     """
 
@@ -79,6 +80,7 @@ class Recorder:
         self._reports: list[tuple[str, _core.ReportHandle | None]] = []
         self.steps = self.failed = 0
         self.skipped: dict[str, str] = {}
+        self.refused: dict[str, Report] = {}
         self.hooked: dict[str, str] = {}
         self._hooks: Any = None
 
@@ -176,7 +178,10 @@ class Recorder:
         self.skip(name, error)
         report = error.report if isinstance(error, ShadowgraphError) else None
         why = f"{type(error).__name__}: {error}"
-        return report or Report(_core.report_new([("skip.bad_input", name, -1, -1, "", f"not recorded: {why}")]))
+        report = report or Report(_core.report_new([("skip.bad_input", name, -1, -1, "", f"not recorded: {why}")]))
+        if len(self.refused) < _MOST_REPORTS:
+            self.refused.setdefault(name, report)
+        return report
 
     def capture_begins(self) -> None:
         """Waits for copies underway: a thread that asks for an event breaks a capture, of whichever thread."""

@@ -4,6 +4,7 @@ Hypothesis's."""
 from __future__ import annotations
 
 import functools
+import os
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import reject
@@ -31,6 +32,8 @@ def _steps(draw: Any, mode: Any, page_sizes: Any, scheduler: _draws.Scheduler) -
         steps = _draws.history(options, given or (lambda bound: int(draw(_below(bound))) if bound > 1 else 0))
         if steps:
             return steps
+    if given is not None:
+        raise ValueError(f"SHADOWGRAPH_CHOICES is {os.environ['SHADOWGRAPH_CHOICES']!r}: no step of the modes that this test draws")
     reject()  # the choices lead to no step of these modes
 
 

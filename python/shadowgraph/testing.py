@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from . import _core, _draws
 from .batch import Batch
 from .judge import check as judged
-from .report import Report, ShadowgraphError
+from .report import Report, ShadowgraphError, refused
 from .shadows import red_zones
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Arrays = Mapping[str, Any]
+_OPTIONS = (judged.__kwdefaults__ or {}).keys()  # which are no arrays
 
 
 class _Trial:
@@ -25,6 +26,8 @@ class _Trial:
 
     def __init__(self, builder: Callable[..., Any]):
         self.build: Callable[[Batch], Arrays] = builder() if isinstance(builder, type) else builder
+        if not callable(self.build):
+            raise TypeError(f"check: a {type(self.build).__name__} cannot be called; a builder is called with a batch (__call__)")
         self.steps: list[Batch] = []
         self.error: Exception | None = None
 
@@ -38,6 +41,10 @@ class _Trial:
             self.error = error
             what = f"{type(error).__name__}: {error}"
             return _core.report_new([("trace.exception", "builder", -1, -1, "metadata", what)])
+        if not isinstance(arrays, Mapping):
+            raise TypeError(f"check: the builder returns {arrays!r:.80}, expected arrays by role, as shadowgraph.check takes them")
+        if not arrays.keys() - _OPTIONS:
+            raise refused("skip.no_field", "builder", -1, "arrays by role, as shadowgraph.check takes them", f"one that returns {arrays}")
         return _core.report_add(red_zones(), judged(batch, **arrays)._handle)
 
 
@@ -55,7 +62,7 @@ def check(
     """Tries a builder on every small batch, then on histories of a scheduler; returns how many steps it judged.
 
     builder         a function that gets a Batch and returns arrays by role, as shadowgraph.check takes them (its
-                    options, too); or a class, made anew for each history, whose instance is that function
+                    options, too); or a class, made anew for each history, whose instance is that function (__call__)
     mode            one or several, each of which must come up
     histories       how many are tried, each of `steps` steps at most (20)
     small_requests  every batch of up to so many requests is tried: of page size P a request has 0 to 2 P + 1 tokens,

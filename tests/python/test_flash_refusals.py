@@ -165,3 +165,13 @@ def test_wrong_slots_are_named_as_upstream_does():
     with pytest.raises(sg.ShadowgraphError, match=r"slot.range: slot_mapping\[1\] is 99"):
         vllm.reshape_and_cache_flash(key, key, *caches, torch.tensor([1, 99]), "auto", None, None)
     assert not caches[0].any()
+
+
+def test_axes_that_are_missing_are_named():
+    for call, given, text in (
+        (flash_attn.flash_attn_func, DENSE | {"q": drawn(3, HEADS, DIM)}, r"q is \[3, 4, 8\], expected \[batch, queries, heads, dim\]"),
+        (flash_attn.flash_attn_varlen_func, PACKED | {"q": drawn(2, 3, HEADS, DIM)}, r"expected \[tokens, heads, dim\]"),
+        (flash_attn.flash_attn_with_kvcache, cached(block_table=TABLE[0]), r"block_table is \[\d+\], expected \[batch, pages\]"),
+    ):
+        with pytest.raises(sg.ShadowgraphError, match=text):
+            call(**given)

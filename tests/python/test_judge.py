@@ -330,3 +330,10 @@ def test_a_step_is_judged_and_written():
         _core.step_judge(_core.step_new("steam", "decode", "eager"))
     with pytest.raises(TypeError, match="no handle of a shadowgraph.step"):
         _core.step_line(decode()._handle)
+
+
+def test_arrays_that_are_all_none_are_not_judged():
+    batch = sg.Batch.from_slots("decode", [[0]])
+    assert sg.check(batch).ok and sg.check(batch, kv_lens=[1], page_table=None).ok
+    with pytest.raises(sg.ShadowgraphError, match="skip.no_field: page_table is None, and so are all others"):
+        sg.check(batch, page_table=None, slots=None)

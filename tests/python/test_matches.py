@@ -74,6 +74,30 @@ def test_a_bound_is_that_of_the_arithmetic():
     refused(out, None, half, arithmetic="plain_f32")
 
 
+def test_a_bound_that_tensor_cores_keep_is_said():
+    q, *cache = (torch.from_numpy(part).half() for part in (paged()["q"], *paged()["cache"]))
+    half = call(q=q, cache=tuple(cache))
+    exact = call(q=q.float(), cache=tuple(c.float() for c in cache)).run()
+    hint = '\n  arithmetic="tensor_cores" accepts these results'
+    assert hint in str(refused(exact + 2**-13 * exact.abs(), None, half))
+    with pytest.raises(sg.ShadowgraphError, match=hint):
+        sg.opcheck(lambda **given: (exact + 2**-13 * exact.abs()).half(), [half], checks=["bound"])
+    assert hint not in str(refused(exact * 2, None, half)) + str(refused(exact * 2, None, half, arithmetic="fa3"))
+
+
+def test_what_is_no_call_is_refused_where_it_is_described():
+    given, (out, lse) = paged(), call().run(lse=True)
+    with pytest.raises(TypeError, match="reference is a ndarray, expected a call that paged or ragged describes"):
+        sg.assert_matches(out, lse, out)
+    with pytest.raises(TypeError, match="no argument is called softmax_scale"):
+        sg.paged(**given, softmax_scale=0.5)
+    with pytest.raises(TypeError, match="no argument is called page_table"):
+        sg.ragged(**ragged(), page_table=None)
+    for cache in (given["cache"][0], given["cache"][:1], list(given["cache"])):
+        with pytest.raises(TypeError, match="cache is no tuple"):
+            sg.paged(**given | {"cache": cache})
+
+
 def test_what_cannot_be_judged_is_refused_by_name():
     out, lse = call().run(lse=True)
     assert "out.shape is [4, 4, 8], expected [5, 4, 8]" in str(refused(out[:4], lse, call()))

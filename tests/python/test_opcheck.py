@@ -126,6 +126,45 @@ def test_a_slip_is_found_by_its_check(slip):
         sg.opcheck(kernel, [call], checks=["shape", "bound", "memory"])
 
 
+def rows(q, cache, page_table, cache_seqlens, sm_scale, cu_seqlens_q=None, *, pages=False, lens=False):
+    """A kernel of loops, whose slip is a number of the host: the ids of pages, or the lengths."""
+    table = torch.tensor(page_table.tolist()) if pages else page_table.long()
+    k, v = (c[table].flatten(1, 2).repeat_interleave(q.shape[1] // c.shape[2], 2) for c in cache)
+    offsets = range(len(q) + 1) if cu_seqlens_q is None else cu_seqlens_q.tolist()
+    out = torch.zeros(*q.shape[:2], v.shape[-1])
+    for b, (begin, end) in enumerate(zip(offsets, offsets[1:])):
+        length = int(cache_seqlens[b]) if lens else cache_seqlens[b]
+        scores = torch.einsum("qhd,thd->qht", q[begin:end], k[b]) * sm_scale
+        scores = scores.masked_fill(torch.arange(len(k[b])) >= length, -float("inf"))
+        out[begin:end] = torch.einsum("qht,thd->qhd", scores.softmax(-1), v[b])
+    return out
+
+
+@pytest.mark.parametrize("queries", [None, [0, 1, 3, 4]], ids=["decode", "prefill"])
+@pytest.mark.parametrize("slip", ["pages", "lens"])
+def test_a_number_of_the_host_is_found_in_a_graph(queries, slip):
+    call = decode()
+    if queries:
+        q = torch.randn(4, *call.arguments["q"].shape[1:], generator=torch.manual_seed(1))
+        call = call.changed(q=q, cu_seqlens_q=torch.tensor(queries, dtype=torch.int32))
+    assert sg.opcheck(rows, [call], checks=["bound", "graph"]) == {"bound": "passed", "graph": "passed"}
+    with pytest.raises(sg.ShadowgraphError, match="device.replay: sample 0 graph: "):
+        sg.opcheck(lambda **given: rows(**given, **{slip: True}), [call], checks=["graph"])
+
+
+def test_a_graph_whose_requests_cannot_be_longer_is_left_out():
+    short = decode().changed(cache_seqlens=torch.tensor([1, 1, 1], dtype=torch.int32))
+    assert sg.opcheck(rows, [short], checks=["graph"]) == {"graph": "left out: no request can have a key less at the capture"}
+    with pytest.raises(sg.ShadowgraphError, match="device.replay"):
+        sg.opcheck(lambda **given: rows(**given, pages=True), [short], checks=["graph"])
+
+
+def test_what_bound_finds_memory_does_not_repeat():
+    with pytest.raises(sg.ShadowgraphError) as caught:
+        sg.opcheck(lambda **c: plain(**{**c, "sm_scale": 0.5}), [decode()], checks=["bound", "memory"])
+    assert not [f for f in caught.value.findings if "sample 0 memory" in f.text]
+
+
 def test_requests_with_something_of_their_own_are_left_whole():
     call = decode().changed(seqused_k=None, k_scales=torch.ones(3, 2))
     done = sg.opcheck(sg.paged_attention, [call], checks=["bound", "batch", "padding"])
@@ -133,3 +172,5 @@ def test_requests_with_something_of_their_own_are_left_whole():
     assert sg.opcheck(plain, [], checks=["bound"]) == {"bound": "left out: no samples"}
     with pytest.raises(ValueError, match=r"checks has \['bounds'\]"):
         sg.opcheck(plain, [], checks=["bounds"])
+    with pytest.raises(TypeError, match="samples is a single call, expected a list"):
+        sg.opcheck(plain, decode())

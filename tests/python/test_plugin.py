@@ -65,10 +65,16 @@ def test_not_padded(metadata_checker):
 def test_a_marker_has_options_and_waivers_with_reasons(pytester):
     pytester.makepyfile(MARKED.replace("WAIVER", "'len.kv_extent: dummy rows'"))
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=2, failed=1)
-    for waiver, why in (("'len.kv_extent'", "expected 'LAW: reason'"), ("'', pages=2", r"no such option")):
+    misspelt = "metadata(waive='len.kv_extnt'): no such law; `shadowgraph list laws` has all"
+    wrong = {
+        "'len.kv_extent'": "expected 'LAW: reason'",
+        "[], mode='decode'": "['mode']: no such option, expected some of waive, engine, max_context_len, modes, ",
+        "'len.kv_extnt: dummy rows'": misspelt,
+    }
+    for waiver, why in wrong.items():
         pytester.makepyfile(MARKED.replace("WAIVER", waiver))
         run = pytester.runpytest_subprocess("-k", "waived")
-        assert run.ret != 0 and ("expected 'LAW: reason'" in run.stdout.str() or why in run.stdout.str())
+        assert run.ret != 0 and why in run.stdout.str()
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "xdist"])
@@ -81,6 +87,21 @@ def test_a_report_has_every_tests_last_finding(pytester, workers):
     assert found == [("table.unit", "test_builder"), ("len.kv_extent", "test_other")] and not whole["ok"]
     for form in ("junit", "text", "sarif"):
         assert "table.unit" in (pytester.path / f"out/report.{form}").read_text()
+
+
+def test_a_report_has_what_the_judge_refused(pytester):
+    pytester.makepyfile(BUILDER + """
+@pytest.mark.metadata(waive="test.options: a refusal is none to waive")
+def test_waived(metadata_checker):
+    metadata_checker(BATCH, kvlens=[3, 1])
+
+def test_it(metadata_checker):
+    metadata_checker(BATCH, kvlens=[3, 1])
+""")
+    pytester.runpytest_subprocess("--shadowgraph-report=json:out.json").assert_outcomes(failed=2)
+    whole = json.loads((pytester.path / "out.json").read_text())
+    found = [(f["id"], f["case"].split("::")[1]) for f in whole["findings"]]
+    assert not whole["ok"] and found == [("test.options", "test_it"), ("test.options", "test_waived")]
 
 
 def test_a_clean_report_is_written_too(pytester):
@@ -102,6 +123,8 @@ def test_a_failing_test_says_how_to_run_its_batch_again(pytester, monkeypatch):
     assert "keys=[[2]]" in run.stdout.str()
     monkeypatch.setenv("SHADOWGRAPH_CHOICES", "3,1")
     assert "SHADOWGRAPH_CHOICES is '3,1', expected numbers: 3.0.1" in pytester.runpytest_subprocess(again).stdout.str()
+    monkeypatch.setenv("SHADOWGRAPH_CHOICES", "9.9.9.9")
+    assert "ValueError: SHADOWGRAPH_CHOICES is '9.9.9.9': no step of the modes" in pytester.runpytest_subprocess(again).stdout.str()
     monkeypatch.setenv("SHADOWGRAPH_CHOICES", "0.0.0.0.1.1.0")
     assert "q_lens=[1, 1]" in pytester.runpytest_subprocess(again).stdout.str()
 
@@ -164,6 +187,22 @@ def test_fails_by_itself(engine_recorder):
     step(engine_recorder, [3, 2])
     assert 1 == 2
 """
+
+REFUSED = BUILDER + """
+@pytest.mark.parametrize("wrong", [{"kvlens": [3, 1]}, {"kv_lens": [3, 1], "page_table": [[4], [2, 3]]}, {"kv_lens": None}])
+def test_refused(engine_recorder, wrong):
+    engine_recorder.step(BATCH, kv_lens=[3, 1])
+    engine_recorder.step(BATCH, **wrong)
+"""
+
+
+def test_a_step_that_is_refused_fails_its_test(pytester):
+    pytester.makepyfile(REFUSED)
+    run = pytester.runpytest_subprocess("--shadowgraph-report=json:out.json")
+    run.assert_outcomes(failed=3)
+    found = json.loads((pytester.path / "out.json").read_text())["findings"]
+    assert [f["id"] for f in found] == ["io.line", "skip.bad_input", "skip.no_field"]
+    assert "kvlens; did you mean kv_lens?" in run.stdout.str() and "page_table has rows of different lengths" in run.stdout.str()
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "xdist"])

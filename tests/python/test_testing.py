@@ -105,7 +105,23 @@ def test_what_is_no_finding_ends_the_test_at_once():
     assert len(calls) == 1
     with pytest.raises(sg.ShadowgraphError, match="test.options"):
         testing.check(lambda batch: {"kv_len": [1]})
-    with pytest.raises(sg.ShadowgraphError, match="test.nothing: modes is none, expected a step of target_verify"):
-        testing.check(build, "target_verify", histories=1)
+    for nothing in ({}, {"engine": "sglang"}, {"kv_lens": None}):
+        with pytest.raises(sg.ShadowgraphError, match="skip.no_field: "):
+            testing.check(lambda batch: nothing)
+    with pytest.raises(TypeError, match="the builder returns None, expected arrays by role"):
+        testing.check(lambda batch: None)
+    with pytest.raises(TypeError, match="a Fills cannot be called; a builder is called with a batch"):
+        testing.check(type("Fills", (), {"build": build}))
+    with pytest.raises(sg.ShadowgraphError, match="test.nothing: modes is none, expected a step of draft_decode"):
+        testing.check(build, "draft_decode", histories=1, small_requests=0, steps=1, num_steps=2, num_draft_tokens=3)
     with pytest.raises(TypeError, match="no option of a scheduler: max_request"):
         testing.check(build, max_request=3)
+
+
+def test_what_a_mode_needs_of_the_scheduler_is_said():
+    needed = {"target_verify": "num_steps is 0, expected at least 1", "draft_decode": "num_steps is 1, expected at least 2"}
+    for mode, why in needed.items():
+        with pytest.raises(sg.ShadowgraphError, match=f"test.options: {why} for steps of {mode}"):
+            testing.check(build, mode, num_draft_tokens=3, num_steps=int(mode == "draft_decode"))
+    with pytest.raises(sg.ShadowgraphError, match="dllm_block is 0, expected at least 1 for steps of dllm_extend"):
+        testing.check(build, ["decode", "dllm_extend"])
