@@ -104,7 +104,7 @@ class Recorder:
         batch: Batch,
         phase: Phase = "eager",
         *,
-        id: str | None = None,
+        id: object = None,
         units: Mapping[str, int] = {},
         names: Mapping[str, str] = {},
         max_context_len: int = 0,
@@ -117,7 +117,7 @@ class Recorder:
         """Records and judges a step: arrays by role and options as shadowgraph.check has them.
 
         phase   "eager", or of a graph "capture" or "replay". Rows behind the batch's are padding
-        id      its name in findings and in the file; else step0, step1 ...
+        id      its name in findings and in the file, as str() has it; else step0, step1 ...
         config  other keys of docs/traces.md, such as padding_page
 
         Never raises. Returns what was found. A step that could not be recorded is a finding, too (and in `skipped`); of one
@@ -136,13 +136,13 @@ class Recorder:
         names: Mapping[str, str],
         arrays: Mapping[str, Any],
         *,
-        id: str | None = None,
+        id: object = None,
         units: Mapping[str, int] = {},
         options: tuple[int, int, tuple[int, int], str | None] = (0, -1, (0, 1), None),
         config: Mapping[str, int | str] = {},
     ) -> Report:
         """The same of a step that is_due() has counted, for adapters. options: those of step, in its order."""
-        name = id or self.last_name()
+        name = str(id) if id not in (None, "") else self.last_name()
 
         def finish(host: Mapping[str, Any]) -> Report:
             return self._record(batch, phase, name, units, names, _config(*options) | dict(config), host)
