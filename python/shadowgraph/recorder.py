@@ -219,8 +219,15 @@ class Recorder:
         return _EVERY_ON_DEVICE if any(map(on_device, values)) and "PYTEST_CURRENT_TEST" not in os.environ else 1
 
     def planned(self, wrapper: Any) -> dict[str, Any]:
-        """Arrays of the last plan of a FlashInfer wrapper by role, for step(batch, **planned(wrapper)); {} without one."""
-        return self.plans.roles(wrapper)
+        """Arrays of the last plan of a FlashInfer wrapper by role, for step(batch, **planned(wrapper)); {} without one,
+        and `skipped` says so."""
+        try:
+            roles = self.plans.roles(wrapper)
+        except TypeError:  # an object that no dictionary of wrappers takes
+            roles = {}
+        if not roles:
+            self.skip(f"planned({type(wrapper).__name__})", "no plan of it was seen: plan a FlashInfer wrapper within record")
+        return roles
 
     def found(self, name: str, report: Report) -> None:
         """Keeps the findings of a step, or of a graph."""
