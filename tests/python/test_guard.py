@@ -128,7 +128,7 @@ def test_names_that_nobody_knows_are_told():
     nest = {"lens": tensors().cache_seqlens, "logits": torch.zeros(2), "max_seq_len_k": 8}
     guard.captured(0, nest)
     assert guard.skipped.keys() == {"lens", "grid"}
-    with pytest.warns(UserWarning, match="no name of this metadata has a role: grid, lens"):
+    with pytest.warns(UserWarning, match="no tensor of this metadata has a role: grid, lens; guard.skipped"):
         assert guard.replaying(0, nest, batch()).ok
     guard = sg.Guard(roles={"lens": "kv_lens"})
     guard.captured(0, nest)
@@ -136,6 +136,16 @@ def test_names_that_nobody_knows_are_told():
     assert guard.skipped == {} and [f.field for f in guard.replaying(0, nest, batch()).findings] == ["lens"]
     with pytest.raises(ValueError, match="roles: lens: expected one of .*kv_lens"):
         sg.Guard(roles={"my_lens": "lens"})
+
+
+def test_lists_are_told_to_be_no_tensors():
+    guard, nest = sg.Guard(), {"layer": {"page_table": [[4, 5], [2, 0]], "cache_seqlens": [3, 1], "max_seq_len_k": 8, "positions": None}}
+    guard.captured(0, nest)
+    assert guard.skipped.keys() == {"page_table", "cache_seqlens"} and "no tensor" in guard.skipped["page_table"]
+    with pytest.warns(UserWarning, match="no tensor of this metadata has a role: page_table, cache_seqlens;"):
+        assert guard.replaying(0, nest, batch()).ok
+    with pytest.raises(TypeError, match="batch is a <class 'list'>, expected a shadowgraph.Batch"):
+        guard.replaying(0, nest, [3, 1])
 
 
 def test_roles_are_those_of_the_judge():
