@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextvars import Token
 from typing import Any
@@ -11,7 +13,11 @@ import torch
 from torch.autograd.grad_mode import inference_mode  # torch.inference_mode may be replaced: torch 1.13 cannot trace its tensors
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._upstream import launcher
+import shadowgraph
+
+from . import _core
+from ._upstream import empty, launcher
+from .cache import Cache
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -74,7 +80,8 @@ def replay(function: Any, args: Any, kwargs: Any, made: list[torch.Tensor], give
 
 
 class CUDAGraph:
-    """Operations on tensors and launches of drop-ins, in their order. What else Python does is done once, at the capture."""
+    """Operations on tensors, launches of drop-ins and calls of the engine, in their order. What else Python does is done once,
+    at the capture."""
 
     _capturing: CUDAGraph | None = None
 
@@ -172,6 +179,41 @@ class Event(Stream):
         return 0.0
 
 
+_CALLS = {"paged_attention": ("q", "cache"), "ragged_attention": ("q", "k", "v"), "merge_states": ("v",), "store_kv": (), "copy_kv": ()}
+
+
+def _kernel(name: str) -> Callable[..., Any]:
+    """A call of the engine that a capture keeps: its outputs are there at once, and each replay writes them."""
+    compute = getattr(_core, name)
+
+    @functools.wraps(compute)
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        if CUDAGraph._capturing is None:
+            return compute(*args, **kwargs)
+        call = kwargs | dict(zip(_CALLS[name], args))
+        if not call.keys() >= set(_CALLS[name]):
+            return compute(*args, **kwargs)  # which says what is missing
+        out, lse = kwargs.get("out"), kwargs.get("lse")
+        if _CALLS[name]:
+            rows = call["q"] if "q" in call else call["v"]
+            shape = _out_shape(**{n: call[n] for n in _CALLS[name]})
+            out = empty(rows, shape) if out is None else out
+            lse = empty(rows, shape[:-1], "float32") if lse is True else None if lse is False else lse
+            kwargs |= {"out": out, "lse": lse}
+        launcher.get()(lambda: compute(*args, **kwargs))
+        return out if lse is None else (out, lse)
+
+    return kernel
+
+
+def _out_shape(q: Any = None, cache: Any = None, k: Any = None, v: Any = None) -> tuple[int, ...]:
+    if q is None:
+        return (v.shape[0], *v.shape[2:])
+    pool = Cache(None, v) if cache is None else Cache(*cache)
+    dim = pool.head_dim_vo or (pool.k_cache if pool.v_cache is None else pool.v_cache).shape[-1]
+    return (*q.shape[:2], dim)
+
+
 _stream = Stream()
 _REPLACED: dict[str, Any] = {
     "CUDAGraph": CUDAGraph,
@@ -188,17 +230,28 @@ _REPLACED: dict[str, Any] = {
 }
 
 
+def _holders() -> Iterator[tuple[Any, str, Any]]:
+    """Places of what is replaced: torch's modules, and modules that hold calls of the engine, ours aside: drop-ins launch them."""
+    for place in [torch.cuda, torch.cuda.graphs] if hasattr(torch.cuda, "graphs") else [torch.cuda]:
+        yield from ((place, name, value) for name, value in _REPLACED.items() if hasattr(place, name))
+    for name in _CALLS:
+        call, kernel = getattr(shadowgraph, name), _kernel(name)
+        for module in list(sys.modules.values()):
+            own = not getattr(module, "__name__", "shadowgraph.").startswith("shadowgraph.")
+            if own and getattr(module, "__dict__", {}).get(name) is call:
+                yield module, name, kernel
+
+
 @contextlib.contextmanager
 def cpu_graphs() -> Iterator[None]:
     """torch.cuda's graphs and streams, for tensors of the CPU: a capture computes nothing that anyone else sees, addresses
-    are those of the capture, and a replay reads what lies there. Drop-ins are its kernels, beside torch's own operations;
-    what NumPy writes is not seen."""
-    places = [torch.cuda, torch.cuda.graphs] if hasattr(torch.cuda, "graphs") else [torch.cuda]
-    before = [(place, name, getattr(place, name)) for place in places for name in _REPLACED if hasattr(place, name)]
-    for place, name, _ in before:
-        setattr(place, name, _REPLACED[name])
+    are those of the capture, and a replay reads what lies there. Its kernels are torch's operations, drop-ins, and the
+    engine's calls (shadowgraph.paged_attention), as modules name them; what NumPy writes is not seen."""
+    replaced = [(place, name, value, getattr(place, name)) for place, name, value in _holders()]
+    for place, name, value, _ in replaced:
+        setattr(place, name, value)
     try:
         yield
     finally:
-        for place, name, value in before:
-            setattr(place, name, value)
+        for place, name, _, before in replaced:
+            setattr(place, name, before)

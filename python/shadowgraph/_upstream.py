@@ -15,7 +15,8 @@ from contextvars import ContextVar
 from types import FunctionType
 from typing import Any
 
-from .report import Finding, Report, ShadowgraphError
+from . import _core
+from .report import Finding, Report, ShadowgraphError, refusal
 
 # Takes each launch, a function without arguments. A graph's simulator sets another one while it captures.
 launcher: ContextVar[Callable[[Callable[[], None]], None]] = ContextVar("shadowgraph.launcher", default=lambda launch: launch())
@@ -235,15 +236,11 @@ def wrong(law: str, field: str, expected: str, got: str, row: int | None = None,
 
 def wrongs(found: list[tuple[Any, ...]]) -> ShadowgraphError:
     """The error of several: (law, field, expected, got) of each, and maybe its row and column."""
-    report = Report(None)
-    report.findings = [_finding(*each) for each in found]
-    return ShadowgraphError(report)
-
-
-def _finding(law: str, field: str, expected: str, got: str, row: int | None = None, col: int | None = None) -> Finding:
-    index = "" if row is None else f"[{row}]" if col is None else f"[{row}, {col}]"
-    text = f"{law}: {field}{index} is {got}, expected {expected}"
-    return Finding(law, "", "", field, index, expected, got, (), text, "error", row, col)
+    findings = []
+    for law, field, expected, got, *place in found:
+        row, col = (-1 if at is None else int(at) for at in (*place, None, None)[:2])
+        findings.append((law, field, row, col, expected, got))
+    return refusal(_core.report_new(findings))
 
 
 def check_shapes(**expected: tuple[Any, Any]) -> None:

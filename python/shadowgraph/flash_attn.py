@@ -7,6 +7,7 @@ from ._flash import KV, attend, dense, lengths, options, packed, paged, rows
 from ._tensors import expect
 from ._upstream import empty, refuse
 
+__version__ = "2.8.4"  # whose signatures these are
 _INF = float("inf")
 
 

@@ -8,6 +8,8 @@ from ._flash import BFLOAT16, attend, dense, descales, options, packed, rows, sc
 from ._tensors import expect, expect_f32
 from ._upstream import empty, launch
 
+__version__ = "3.0.0"  # whose signatures these are
+
 
 def flash_attn_func(
     q,

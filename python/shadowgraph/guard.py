@@ -177,7 +177,7 @@ class _Capture:
     expired: dict[_Path, Callable[[], bool]]  # of each tensor its first path
     scalars: dict[_Path, Any]  # likewise of each object that has one
     judged: bool = False  # some tensor has a role
-    contents: dict[_Path, Any] = field(default_factory=dict)  # what the last step read
+    contents: dict[_Path, Any] = field(default_factory=dict)  # what the last replay read
 
 
 class Guard:
@@ -187,8 +187,8 @@ class Guard:
         """scalars: numbers of the host that kernels got by value, by name ("max_seq_len_k") or by path, with * for any
         part ("layers.*.grid"). roles: what names of metadata mean, {"my_lens": "kv_lens"}, beside shadowgraph.roles.ROLES.
 
-        skipped: {name: why} of what is not judged: integers whose name has no role, scalars that no capture has. Raises ValueError
-        for a role that shadowgraph.check does not have."""
+        skipped: {name: why} of what is not judged: integers whose name has no role, lists, scalars that no capture has. Raises
+        ValueError for a role that shadowgraph.check does not have."""
         wrong = sorted({role for role in roles.values() if role not in KNOWN})
         if wrong:
             raise ValueError(f"Guard: roles: {', '.join(wrong)}: expected one of {', '.join(sorted(KNOWN))}")
@@ -213,10 +213,13 @@ class Guard:
                 capture.expired[path] = _expired(value, kind)
                 if self._role(path):
                     capture.judged = True
-                    capture.contents[path] = _copy(value, kind)
                 elif _integers(value):
                     name = str(path[-1]) if path else "metadata"
                     self.skipped.setdefault(name, f'its contents: no role of that name; Guard(roles={{"{name}": ...}}) gives one')
+        for path, kind, value in leaves:
+            name = next((part for part in path if self._role((part,))), None)
+            if kind == _LEAF and isinstance(value, int) and name is not None:
+                self.skipped.setdefault(str(name), "its contents: no tensor; a graph reads none of a list's numbers")
         owners: set[tuple[int, Any]] = set()
         for path, kind, value in leaves if self._scalars else ():
             met = [p for p in self._scalars if p == _text(path[-1:]) or fnmatch.fnmatchcase(_text(path), p)]
@@ -235,7 +238,9 @@ class Guard:
 
         batch: also judges the contents of the captured buffers, after they were filled, and the captured scalars; rows
         behind the batch's are padding. options: of shadowgraph.check (pad_kv_lens, engine, window_left). Waits for the
-        device then, and warns where no name of the metadata has a role. Raises KeyError for a graph that was not captured."""
+        device then, and warns where no tensor of the metadata has a role. Raises KeyError for a graph that was not captured."""
+        if batch is not None and not isinstance(batch, Batch):
+            raise TypeError(f"Guard: batch is a {type(batch)}, expected a shadowgraph.Batch")
         if key not in self._captures:
             raise KeyError(f"Guard: graph {key!r} was not captured")
         capture = self._captures[key]
@@ -290,7 +295,8 @@ class Guard:
         given = [(role, contents, 0, _text(path)) for path, role, contents in values if contents is not None]
         given += [(self._roles[path[-1]], n, 0, _text(path)) for path, n in capture.scalars.items() if self._roles.get(path[-1]) in SCALARS]
         if not capture.judged:
-            warnings.warn(f"Guard: no name of this metadata has a role: {', '.join(self.skipped)}", stacklevel=3)
+            names = ", ".join(self.skipped) or "it has none"
+            warnings.warn(f"Guard: no tensor of this metadata has a role: {names}; guard.skipped says why", stacklevel=3)
         judged = _core.check(batch._handle, given, **options)
         first: dict[str, Finding] = {}
         for finding in Report(judged).findings:
@@ -298,9 +304,9 @@ class Guard:
         stale: list[_Found] = []
         for path, _, contents in values:
             f = first.get(_text(path))
-            if f and _same(contents, capture.contents.get(path)):
-                row, col = (-1 if n is None else n for n in (f.row, f.col))
-                stale.append(("mem.stale_input", f.field, row, col, f"{f.expected}, of this step", f"{f.got}, as in the step before"))
+            if f and f.row is not None and _same(contents, capture.contents.get(path)):  # without a row its size is wrong
+                col = -1 if f.col is None else f.col
+                stale.append(("mem.stale_input", f.field, f.row, col, f"{f.expected}, of this step", f"{f.got}, as in the step before"))
             capture.contents[path] = contents
         handle = _core.report_new(found + stale) if found or stale else None
         if judged is None:

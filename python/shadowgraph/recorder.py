@@ -106,7 +106,7 @@ class Recorder:
         batch: Batch,
         phase: Phase = "eager",
         *,
-        id: str | None = None,
+        id: object = None,
         units: Mapping[str, int] = {},
         names: Mapping[str, str] = {},
         max_context_len: int = 0,
@@ -119,7 +119,7 @@ class Recorder:
         """Records and judges a step: arrays by role and options as shadowgraph.check has them.
 
         phase   "eager", or of a graph "capture" or "replay". Rows behind the batch's are padding
-        id      its name in findings and in the file; else step0, step1 ...
+        id      its name in findings and in the file, as str() has it; else step0, step1 ...
         config  other keys of docs/traces.md, such as padding_page
 
         Never raises. Returns what was found. A step that could not be recorded is a finding, too (and in `skipped`); of one
@@ -138,13 +138,13 @@ class Recorder:
         names: Mapping[str, str],
         arrays: Mapping[str, Any],
         *,
-        id: str | None = None,
+        id: object = None,
         units: Mapping[str, int] = {},
         options: tuple[int, int, tuple[int, int], str | None] = (0, -1, (0, 1), None),
         config: Mapping[str, int | str] = {},
     ) -> Report:
         """The same of a step that is_due() has counted, for adapters. options: those of step, in its order."""
-        name = id or self.last_name()
+        name = str(id) if id not in (None, "") else self.last_name()
 
         def finish(host: Mapping[str, Any]) -> Report:
             return self._record(batch, phase, name, units, names, _config(*options) | dict(config), host)
@@ -224,8 +224,15 @@ class Recorder:
         return _EVERY_ON_DEVICE if any(map(on_device, values)) and "PYTEST_CURRENT_TEST" not in os.environ else 1
 
     def planned(self, wrapper: Any) -> dict[str, Any]:
-        """Arrays of the last plan of a FlashInfer wrapper by role, for step(batch, **planned(wrapper)); {} without one."""
-        return self.plans.roles(wrapper)
+        """Arrays of the last plan of a FlashInfer wrapper by role, for step(batch, **planned(wrapper)); {} without one,
+        and `skipped` says so."""
+        try:
+            roles = self.plans.roles(wrapper)
+        except TypeError:  # an object that no dictionary of wrappers takes
+            roles = {}
+        if not roles:
+            self.skip(f"planned({type(wrapper).__name__})", "no plan of it was seen: plan a FlashInfer wrapper within record")
+        return roles
 
     def found(self, name: str, report: Report) -> None:
         """Keeps the findings of a step, or of a graph."""

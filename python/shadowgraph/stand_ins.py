@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.machinery
 import pkgutil
 import sys
 import types
@@ -63,6 +64,7 @@ def stand_in(*packages: str) -> Iterator[None]:
             while parent and parent not in whole:
                 if parent not in sys.modules:
                     sys.modules[parent] = empty = types.ModuleType(parent)
+                    empty.__spec__ = importlib.machinery.ModuleSpec(parent, None, is_package=True)
                     empty.__path__ = []
                     made.append(parent)
                 holder = sys.modules[parent]

@@ -1,11 +1,16 @@
 """torch.cuda.CUDAGraph over CPU tensors, with drop-ins as its kernels."""
 
+import subprocess
+import sys
+
+import problems
 import pytest
 import torch
 from pools import DIM, HEADS, KV_HEADS, PAGE, Pool, drawn
 
 import shadowgraph as sg
 import shadowgraph.flashinfer as flashinfer
+from shadowgraph import store_kv
 from shadowgraph._cpu_graphs import cpu_graphs
 
 
@@ -124,6 +129,52 @@ def test_a_drop_in_is_a_node():
         graph.replay()
 
 
+def of_torch(call):
+    tensor = lambda x: torch.from_numpy(x.copy()) if hasattr(x, "dtype") else x
+    return {name: tuple(map(tensor, x)) if isinstance(x, tuple) else tensor(x) for name, x in call.items()}
+
+
+@pytest.mark.parametrize("lse", [True, False])
+@pytest.mark.parametrize("call", [problems.paged, problems.ragged])
+def test_calls_of_the_engine_are_nodes(call, lse):
+    given = of_torch(call())
+    attend = sg.paged_attention if "cache" in given else sg.ragged_attention
+    want, right = attend(**given, lse=True), given["cu_seqlens_q"].clone()
+    given["cu_seqlens_q"].fill_(-1)  # which is read at a replay
+    rest = {name: value for name, value in given.items() if name != "q"}
+    graph, made = captured(lambda: attend(given["q"], **rest, lse=lse))
+    out = made[0] if lse else made
+    with pytest.raises(sg.ShadowgraphError, match="cu_seqlens_q"):
+        graph.replay()
+    given["cu_seqlens_q"].copy_(right)
+    for sign in (1, -1):
+        given["q"].mul_(sign)
+        graph.replay()
+        assert torch.equal(out, want[0]) == (sign == 1) and (not lse or torch.equal(made[1], want[1]) == (sign == 1))
+
+
+def test_stores_copies_and_merges_are_nodes_wherever_a_module_names_them():
+    cache, other = (torch.zeros(2, 2, 1, 4), torch.zeros(2, 2, 1, 4)), (torch.zeros(2, 2, 1, 4), torch.zeros(2, 2, 1, 4))
+    k, s, slots = torch.ones(1, 1, 4), torch.zeros(1, 2, 1), torch.tensor([3])
+
+    def body():
+        assert store_kv(k, k, slots, cache) is None and sg.copy_kv(cache, other) is None
+        return sg.merge_states(k[:, None].expand(1, 2, 1, 4), s, lse=True)
+
+    graph, (out, lse) = captured(body)
+    assert not cache[0].any() and not other[0].any()
+    k.fill_(2)
+    graph.replay()
+    assert cache[0][1, 1].tolist() == [[2] * 4] and torch.equal(other[1], cache[1])
+    assert out.tolist() == [[[2] * 4]] and torch.equal(lse, torch.full((1, 1), 2.0).log())
+    assert sg.opcheck(lambda **call: sg.paged_attention(**call, lse=True), [decode()], checks=["graph"]) == {"graph": "passed"}
+
+
+def decode():
+    given = of_torch(problems.paged())
+    return sg.paged(given["q"][:2], given["cache"], (given["page_table"], given["cache_seqlens"]))
+
+
 def test_a_graph_is_captured_once_and_replayed_when_it_is_there():
     graph = torch.cuda.CUDAGraph()
     with pytest.raises(RuntimeError, match="nothing is captured"):
@@ -165,8 +216,10 @@ def test_streams_and_events_do_nothing():
     assert stream.query() and event.query() and stream.record_event().elapsed_time(event) == 0
 
 
-def test_torch_is_itself_again():
-    inside = torch.cuda.CUDAGraph
+def test_torch_and_the_engine_are_themselves_again():
+    inside = torch.cuda.CUDAGraph, sg.store_kv, store_kv
     with cpu_graphs():
         pass
-    assert torch.cuda.CUDAGraph is inside
+    assert inside == (torch.cuda.CUDAGraph, sg.store_kv, store_kv)
+    code = "import shadowgraph as sg, shadowgraph.torch as t; a = sg.copy_kv; b = t.cpu_graphs()\nwith b: assert sg.copy_kv is not a\nassert sg.copy_kv is a"
+    subprocess.run([sys.executable, "-c", code], check=True)

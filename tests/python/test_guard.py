@@ -128,7 +128,7 @@ def test_names_that_nobody_knows_are_told():
     nest = {"lens": tensors().cache_seqlens, "logits": torch.zeros(2), "max_seq_len_k": 8}
     guard.captured(0, nest)
     assert guard.skipped.keys() == {"lens", "grid"}
-    with pytest.warns(UserWarning, match="no name of this metadata has a role: grid, lens"):
+    with pytest.warns(UserWarning, match="no tensor of this metadata has a role: grid, lens; guard.skipped"):
         assert guard.replaying(0, nest, batch()).ok
     guard = sg.Guard(roles={"lens": "kv_lens"})
     guard.captured(0, nest)
@@ -136,6 +136,16 @@ def test_names_that_nobody_knows_are_told():
     assert guard.skipped == {} and [f.field for f in guard.replaying(0, nest, batch()).findings] == ["lens"]
     with pytest.raises(ValueError, match="roles: lens: expected one of .*kv_lens"):
         sg.Guard(roles={"my_lens": "lens"})
+
+
+def test_lists_are_told_to_be_no_tensors():
+    guard, nest = sg.Guard(), {"layer": {"page_table": [[4, 5], [2, 0]], "cache_seqlens": [3, 1], "max_seq_len_k": 8, "positions": None}}
+    guard.captured(0, nest)
+    assert guard.skipped.keys() == {"page_table", "cache_seqlens"} and "no tensor" in guard.skipped["page_table"]
+    with pytest.warns(UserWarning, match="no tensor of this metadata has a role: page_table, cache_seqlens;"):
+        assert guard.replaying(0, nest, batch()).ok
+    with pytest.raises(TypeError, match="batch is a <class 'list'>, expected a shadowgraph.Batch"):
+        guard.replaying(0, nest, [3, 1])
 
 
 def test_roles_are_those_of_the_judge():
@@ -171,6 +181,17 @@ def test_contents_are_those_of_the_live_batch():
     assert guard.replaying(3, metadata, batch((4, 1))).ok
     metadata.cache_seqlens[0] = 3  # another wrong value is not the step before's
     assert "mem.stale_input" not in [f.id for f in guard.replaying(3, metadata, batch((4, 1))).findings]
+
+
+def test_only_what_a_step_before_read_is_stale():
+    guard, metadata = sg.Guard(), tensors()
+    metadata.cache_seqlens[0] = 2  # wrong, of this step
+    guard.captured(3, metadata)
+    assert "mem.stale_input" not in [f.id for f in guard.replaying(3, metadata, batch()).findings]
+    assert "mem.stale_input" in [f.id for f in guard.replaying(3, metadata, batch()).findings]
+    larger = sg.Batch.from_slots("decode", [[2 * i] for i in range(2, 6)], [1] * 4, page_size=2, pool_pages=8)
+    found = [f for f in guard.replaying(3, metadata, larger).findings if f.id == "mem.stale_input"]
+    assert not any("long" in f.text for f in found), found
 
 
 def test_a_wrapper_is_no_metadata():

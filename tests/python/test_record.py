@@ -192,3 +192,26 @@ def test_a_backend_of_others_is_seen_as_those_and_what_nobody_knows_is_passed_ov
         whole.backend.init_forward_metadata(batches[0])
         whole.backend.init_forward_metadata_out_graph(batches[0], in_capture=True)
     assert rec.steps == 2 and "lengths count" in rec.skipped["sglang draft_decode"]
+
+
+def test_a_step_is_called_by_any_id(tmp_path):
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        batch = sg.Batch.from_slots("decode", **BATCH)
+        for id in (0, "", None, (1, 2)):
+            rec.step(batch, id=id, kv_lens=[3, 2])
+        assert "TypeError" in rec.step(batch, id=5, kv_lens=[object()]).findings[0].text
+    told = [str(f).partition(":")[2].split(":")[0].strip() for f in rec.report.findings]
+    assert told == ["0", "step1", "step2", "(1, 2)"]
+    assert list(rec.skipped)[-1] == "5"
+
+
+def test_a_plan_that_nobody_saw_is_told_and_our_own_wrappers_are_seen(tmp_path):
+    import shadowgraph.flashinfer as flashinfer
+
+    wrapper, lists = flashinfer.BatchDecodeWithPagedKVCacheWrapper(None), [torch.tensor(n) for n in ([0, 2, 3], [4, 5, 2], [1, 1])]
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        assert rec.planned(wrapper) == rec.planned("x") == rec.planned({}) == {}
+        wrapper.plan(*lists, 1, 1, 4, 2)
+        assert rec.planned(wrapper).keys() == {"kv_indptr", "kv_indices", "last_page_len"}
+    told = {name for name, why in rec.skipped.items() if "no plan of it was seen" in why}
+    assert told == {"planned(BatchDecodeWithPagedKVCacheWrapper)", "planned(str)", "planned(dict)"}

@@ -1,6 +1,7 @@
 """Drop-ins under upstream's names."""
 
 import importlib
+import importlib.util
 import sys
 import types
 
@@ -28,6 +29,14 @@ def test_submodules_are_real_ones():
 
         assert flashinfer.decode.fast_decode_plan is flashinfer.fast_decode_plan
         assert flashinfer.merge_state is merge_state
+
+def test_code_that_asks_whether_a_package_is_there_is_answered():
+    with sg.stand_in(*PACKAGES):
+        assert all(importlib.util.find_spec(name) is not None for package in PACKAGES for name in (package, *PACKAGES[package]))
+        assert importlib.util.find_spec("vllm.v1").submodule_search_locations == []
+        for name in ("flashinfer", "flash_attn", "flash_attn_3"):
+            assert importlib.import_module(name).__version__[0].isdigit()
+
 
 def test_what_was_imported_before_comes_back():
     real, part = types.ModuleType("flashinfer"), types.ModuleType("flashinfer.decode")

@@ -62,3 +62,12 @@ def test_arguments_are_made_as_the_engine_takes_them():
 def test_masks_are_packed_request_by_request():
     bits, starts = _upstream.pack_bits([1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1], [9, 2])
     assert bits.tolist() == [0b11111101, 1, 0b10] and starts.tolist() == [0, 2, 3]
+
+
+def test_findings_of_drop_ins_are_whole():
+    error = _upstream.wrongs([("len.bound", "max_q", "at least 2", "1"), ("table.page_id", "page_table", "0 <= id < 4", "9", 1, 2)])
+    first, second = error.findings
+    assert first.title and first.mend and (first.row, first.col) == (None, None)
+    assert second.text == "table.page_id: page_table[1, 2] is 9, expected 0 <= id < 4" and (second.row, second.col) == (1, 2)
+    assert not any(line.isspace() for line in str(error).splitlines())
+    assert "table.page_id" in error.report.to("json")

@@ -15,9 +15,9 @@ from . import Hooks
 _MADE = 64  # plans of one call
 _PLANS = ("plan", "begin_forward")
 _WRAPPERS = {
-    "flashinfer.decode": ("BatchDecodeWithPagedKVCacheWrapper",),
-    "flashinfer.prefill": ("BatchPrefillWithPagedKVCacheWrapper", "BatchPrefillWithRaggedKVCacheWrapper"),
-    "flashinfer.mla": ("BatchMLAPagedAttentionWrapper",),
+    "decode": ("BatchDecodeWithPagedKVCacheWrapper",),
+    "prefill": ("BatchPrefillWithPagedKVCacheWrapper", "BatchPrefillWithRaggedKVCacheWrapper"),
+    "mla": ("BatchMLAPagedAttentionWrapper",),
 }
 _ROLES = {
     "qo_indptr": "cu_seqlens_q",
@@ -69,13 +69,13 @@ def partial_of(plans: Plans) -> type:
     return Planned
 
 
-def install(hooks: Hooks) -> None:
+def install(hooks: Hooks, package: str = "flashinfer") -> None:
     plans = hooks.recorder.plans
     for module, names in _WRAPPERS.items():
         for name in names:
-            wrapper = getattr(sys.modules.get(module, sys.modules["flashinfer"]), name, None)
+            wrapper = getattr(sys.modules.get(f"{package}.{module}", sys.modules[package]), name, None)
             if wrapper is None:
-                hooks.recorder.skip(f"flashinfer.{name}", "this version has no such class")
+                hooks.recorder.skip(f"{package}.{name}", "this version has no such class")
                 continue
             for method in _PLANS:
                 if hasattr(wrapper, method):
@@ -94,4 +94,5 @@ def install_partial(hooks: Hooks, module: str) -> None:
 
 
 _PARTIALS = ("sglang.srt.layers.attention.flashinfer_backend", "sglang.srt.layers.attention.flashinfer_mla_backend")
-MODULES = {"flashinfer": install} | {name: functools.partial(install_partial, module=name) for name in _PARTIALS}
+_OURS = "shadowgraph.flashinfer"
+MODULES = {"flashinfer": install, _OURS: functools.partial(install, package=_OURS)} | {name: functools.partial(install_partial, module=name) for name in _PARTIALS}
