@@ -177,7 +177,8 @@ class _Capture:
     expired: dict[_Path, Callable[[], bool]]  # of each tensor its first path
     scalars: dict[_Path, Any]  # likewise of each object that has one
     judged: bool = False  # some tensor has a role
-    contents: dict[_Path, Any] = field(default_factory=dict)  # what the last replay read
+    contents: dict[_Path, Any] = field(default_factory=dict)  # at the capture, then what the last replay read
+    read: bool = False  # by a replay
 
 
 class Guard:
@@ -213,6 +214,7 @@ class Guard:
                 capture.expired[path] = _expired(value, kind)
                 if self._role(path):
                     capture.judged = True
+                    capture.contents[path] = _copy(value, kind)
                 elif _integers(value):
                     name = str(path[-1]) if path else "metadata"
                     self.skipped.setdefault(name, f'its contents: no role of that name; Guard(roles={{"{name}": ...}}) gives one')
@@ -302,11 +304,13 @@ class Guard:
         for finding in Report(judged).findings:
             first.setdefault(finding.field, finding)
         stale: list[_Found] = []
+        when = "in the replay before" if capture.read else "at the capture"
+        capture.read = True
         for path, _, contents in values:
             f = first.get(_text(path))
             if f and f.row is not None and _same(contents, capture.contents.get(path)):  # without a row its size is wrong
                 col = -1 if f.col is None else f.col
-                stale.append(("mem.stale_input", f.field, f.row, col, f"{f.expected}, of this step", f"{f.got}, as in the step before"))
+                stale.append(("mem.stale_input", f.field, f.row, col, f"{f.expected}, of this step", f"{f.got}, as {when}"))
             capture.contents[path] = contents
         handle = _core.report_new(found + stale) if found or stale else None
         if judged is None:

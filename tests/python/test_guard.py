@@ -183,12 +183,14 @@ def test_contents_are_those_of_the_live_batch():
     assert "mem.stale_input" not in [f.id for f in guard.replaying(3, metadata, batch((4, 1))).findings]
 
 
-def test_only_what_a_step_before_read_is_stale():
+def test_stale_is_what_a_replay_or_the_capture_left():
     guard, metadata = sg.Guard(), tensors()
-    metadata.cache_seqlens[0] = 2  # wrong, of this step
+    metadata.cache_seqlens[0] = 2
     guard.captured(3, metadata)
+    for when in ("at the capture", "in the replay before"):
+        assert [f.got.partition(", as ")[2] for f in guard.replaying(3, metadata, batch()).findings if f.id == "mem.stale_input"] == [when]
+    metadata.cache_seqlens[0] = 4  # wrong, and of this step
     assert "mem.stale_input" not in [f.id for f in guard.replaying(3, metadata, batch()).findings]
-    assert "mem.stale_input" in [f.id for f in guard.replaying(3, metadata, batch()).findings]
     larger = sg.Batch.from_slots("decode", [[2 * i] for i in range(2, 6)], [1] * 4, page_size=2, pool_pages=8)
     found = [f for f in guard.replaying(3, metadata, larger).findings if f.id == "mem.stale_input"]
     assert not any("long" in f.text for f in found), found

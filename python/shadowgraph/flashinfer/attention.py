@@ -36,7 +36,7 @@ class BatchAttention:
         pages = -(-lens // page_size)
         if (starts[1:] - starts[:-1] != pages).any():
             row = int((starts[1:] - starts[:-1] != pages).argmax())
-            raise wrong("len.indptr", "kv_indptr", f"{pages[row]} pages of {lens[row]} keys", str(starts[row + 1] - starts[row]), row)
+            raise wrong("len.q_extent", "kv_indptr", f"{pages[row]} pages of {lens[row]} keys", str(starts[row + 1] - starts[row]), row)
         last = (lens - (pages - 1) * page_size).astype("int32")
         self._soft_cap = logits_soft_cap or 0.0
         self._pages.plan(
