@@ -330,3 +330,10 @@ def test_a_step_is_judged_and_written():
         _core.step_judge(_core.step_new("steam", "decode", "eager"))
     with pytest.raises(TypeError, match="no handle of a shadowgraph.step"):
         _core.step_line(decode()._handle)
+
+
+def test_a_decode_has_one_new_token_a_request_and_a_prefill_is_an_extend():
+    with pytest.raises(sg.ShadowgraphError, match=r"len.q_extent: q_lens\[0\] is 2, expected 1, of a decode"):
+        sg.Batch("decode", keys=[[8, 9, 10], [4]], q_lens=[2, 1])
+    with pytest.raises(ValueError, match=r"prefill; did you mean extend\?, expected one of extend, decode"):
+        sg.Batch("prefill", keys=[[8]], q_lens=[1])
