@@ -224,7 +224,8 @@ SG_API sg_status sg_ragged_attention(const DLTensor* q, const DLTensor* k, const
  * oracle, by the error bound that is derived of the kernel's arithmetic, a name of `shadowgraph
  * list arithmetics` ("plain_f32", "fa3"). In rows that see no key the lse may be any mark without
  * mass. SG_FINDINGS: num.bound, num.lse_bound, at the worst element; a finding's diagnosis names
- * mistakes that would give these results. SG_BAD_INPUT: what such a call refuses; test.options. */
+ * mistakes that would give these results. SG_USAGE: another name. SG_BAD_INPUT: what such a call
+ * refuses. */
 SG_API sg_status sg_judge_paged(const DLTensor* q, const sg_cache* cache, const sg_pages* pages,
                                 const DLTensor* cu_seqlens_q, const sg_params* params,
                                 const DLTensor* out, const DLTensor* lse, const char* arithmetic,

@@ -125,7 +125,7 @@ def judge_paged(
     **layer: Unpack[_Layer],  # out is needed
 ) -> ReportHandle | None:
     """Judges what another kernel left in out and lse, by the error bound that is derived of its arithmetic. Finds:
-    num.bound, num.lse_bound. Refuses: what such a call refuses, test.options."""
+    num.bound, num.lse_bound. Refuses: what such a call refuses."""
 
 def judge_ragged(
     q: Tensor,

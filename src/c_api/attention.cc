@@ -258,11 +258,13 @@ std::string request_of(std::span<const int32_t> cu_seqlens_q, int64_t row) {
 template <class Call>
 sg_status judge_results(Asked<Call>* asked, const char* name, sg_report** report) {
   const Call& call = asked->call;
-  if (asked->status.ok()) asked->status = validate(call);
   const Arithmetic* arithmetic = find_arithmetic(name);
-  if (arithmetic == nullptr)
-    asked->status.add(make_finding("test.options", at("arithmetic"),
-                                   "a name of `shadowgraph list arithmetics`", name));
+  if (arithmetic == nullptr) {
+    std::vector<std::string> known;
+    for (const Arithmetic& a : kArithmetics) known.emplace_back(a.kernel);
+    return fail_word("arithmetic", name, known);
+  }
+  if (asked->status.ok()) asked->status = validate(call);
   if (!asked->status.ok()) return hand_out(asked->status, SG_BAD_INPUT, report);
   const Result result = {call.out, call.lse.tensor,
                          asked->layer.lse_base2 ? LseBase::kLog2 : LseBase::kNatural,

@@ -9,6 +9,7 @@
 #include "attn/validate/batch_check.h"
 #include "c_api/errors.h"
 #include "c_api/tensors.h"
+#include "check/traces/trace_names.h"
 
 using namespace shadowgraph;
 
@@ -122,6 +123,7 @@ class BatchReader {
     if (p_.pool_pages < 0)
       reader_.fail("pool.shape", "pool_pages", ">= 0", std::to_string(p_.pool_pages));
     if (status_.ok()) status_ = in_words_of_c(validate(step_.batch()));
+    if (step_.mode == ForwardMode::kDecode) check_decode();
     if (status_.ok()) add_slots();
     return std::move(step_);
   }
@@ -139,6 +141,14 @@ class BatchReader {
       f.got = f.got == "0" ? "missing" : "a list of " + f.got;
     }
     return status;
+  }
+
+  void check_decode() {
+    for (size_t i = 0; i < step_.extend_lens.size(); ++i)
+      if (step_.extend_lens[i] != 1)
+        status_.add(make_finding("len.q_extent", at("q_lens", static_cast<int64_t>(i)),
+                                 "1, of a decode; an extend or a mixed step has more",
+                                 std::to_string(step_.extend_lens[i])));
   }
 
   void need(const char* name, const DLTensor* t) {
@@ -206,7 +216,10 @@ sg_status sg_batch_new(const sg_batch_params* params, sg_batch** batch, sg_repor
     sg_batch_params p;
     if (!take("params", params, &p)) return SG_USAGE;
     const std::optional<ForwardMode> mode = mode_of(p.mode);
-    if (!mode) return fail_word("params.mode", p.mode == nullptr ? "NULL" : p.mode, all_modes());
+    if (!mode) {
+      const std::string word = p.mode == nullptr ? "NULL" : p.mode;
+      return fail_word("params.mode", word, all_modes(), meant_by(word, all_modes()));
+    }
     if (p.seq_lens_kind < SG_LENS_USUAL || p.seq_lens_kind > SG_LENS_PREFIX)
       return fail_word("params.seq_lens_kind", std::to_string(p.seq_lens_kind),
                        {"SG_LENS_USUAL (0)", "SG_LENS_FULL (1)", "SG_LENS_PREFIX (2)"});

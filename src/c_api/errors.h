@@ -21,8 +21,9 @@ sg_status fail(sg_status status, std::string_view what) noexcept;
 
 /// SG_USAGE: a word that the call does not know. "params.mode is Decode; did you mean decode?,
 /// expected one of extend, decode, ..."
+/// hint: another one than the nearest of the known.
 sg_status fail_word(const char* member, std::string_view word,
-                    const std::vector<std::string>& known);
+                    const std::vector<std::string>& known, std::string_view hint = {});
 
 /// SG_OK of a Status that is ok. Else the report gets its findings if the caller wants one; the
 /// status is `wrong`, or SG_INTERNAL if memory ran out.

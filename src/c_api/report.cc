@@ -47,9 +47,10 @@ sg_status fail(sg_status status, std::string_view what) noexcept {
 }
 
 sg_status fail_word(const char* member, std::string_view word,
-                    const std::vector<std::string>& known) {
-  return fail(SG_USAGE, std::string(member) + " is " + std::string(word) +
-                            did_you_mean(word, known) + ", expected " + one_of(known));
+                    const std::vector<std::string>& known, std::string_view hint) {
+  const std::string meant = hint.empty() ? did_you_mean(word, known) : std::string(hint);
+  return fail(SG_USAGE, std::string(member) + " is " + std::string(word) + meant + ", expected " +
+                            one_of(known));
 }
 
 sg_status hand_out(const Status& findings, sg_status wrong, sg_report** report) {

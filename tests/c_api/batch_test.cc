@@ -126,6 +126,9 @@ TEST(CBatch, WhatIsWrongIsFoundAtOnce) {
   DLTensor q_lens_t = q_lens.dl();
   longer.params.mode = "extend", longer.params.q_lens = &q_lens_t;
   EXPECT_EQ(longer.refused(), Found{"len.extent keys"});
+  longer.params.mode = "decode";
+  longer.indptr.values[1] = 6;
+  EXPECT_EQ(longer.refused(), Found{"len.q_extent q_lens"});
   Requests large;
   large.keys.values[3] = int64_t{1} << 40;
   EXPECT_EQ(large.refused(), Found{"len.overflow keys"});
@@ -144,6 +147,9 @@ TEST(CBatch, WhatIsWrongIsFoundAtOnce) {
   unknown.params.mode = "decoding";
   EXPECT_EQ(sg_batch_new(&unknown.params, &batch, nullptr), SG_USAGE);
   EXPECT_NE(std::strstr(sg_last_error(), "draft_decode"), nullptr);
+  unknown.params.mode = "prefill";
+  EXPECT_EQ(sg_batch_new(&unknown.params, &batch, nullptr), SG_USAGE);
+  EXPECT_NE(std::strstr(sg_last_error(), "did you mean extend?"), nullptr);
   EXPECT_EQ(sg_batch_new(&unknown.params, nullptr, nullptr), SG_USAGE);
 }
 

@@ -276,6 +276,10 @@ TEST(TraceVerdicts, WhatCannotBeJudgedIsSkippedWithItsReason) {
   line.backend = "flash_attention";
   EXPECT_EQ(found(line), "backend not known: flash_attention; did you mean flashattention?");
   EXPECT_TRUE(judge_trace(line).unknown_backend());
+  line.backend = "flashattn";
+  EXPECT_EQ(found(line), "backend not known: flashattn; did you mean flashattention?");
+  line.backend = "vllm";
+  EXPECT_NE(found(line).find("laws judges any engine's arrays"), std::string::npos);
   line = decode_line();
   line.input["req_to_token"].data[12] = -3;
   EXPECT_EQ(laws(line)[0], "pool.slot req_to_token 1 0");

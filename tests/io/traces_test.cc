@@ -85,6 +85,15 @@ TEST(Traces, AContextOfNoTokensIsRefused) {
   EXPECT_EQ(p.status.findings()[0].where.field, "config.max_context_len");
 }
 
+TEST(Traces, PagesHaveAPowerOfTwoOfTokens) {
+  for (const int page_size : {1, 2, 3, 64, 96}) {
+    const Parsed p = parse(
+        R"({"id":"a","backend":"laws","mode":"decode","phase":"eager","config":{"page_size":)" +
+        std::to_string(page_size) + R"(},"input":{},"expect":{}})");
+    EXPECT_EQ(p.status.ok(), page_size != 3 && page_size != 96) << p.status.to_string();
+  }
+}
+
 TEST(Traces, EveryFaultOfALineIsSaid) {
   const Parsed p = parse(
       R"({"id":7,"backend":"x","phase":"eager","config":{"page_size":0},"input":[],"expect":{}})");

@@ -337,3 +337,10 @@ def test_arrays_that_are_all_none_are_not_judged():
     assert sg.check(batch).ok and sg.check(batch, kv_lens=[1], page_table=None).ok
     with pytest.raises(sg.ShadowgraphError, match="skip.no_field: page_table is None, and so are all others"):
         sg.check(batch, page_table=None, slots=None)
+
+
+def test_a_decode_has_one_new_token_a_request_and_a_prefill_is_an_extend():
+    with pytest.raises(sg.ShadowgraphError, match=r"len.q_extent: q_lens\[0\] is 2, expected 1, of a decode"):
+        sg.Batch("decode", keys=[[8, 9, 10], [4]], q_lens=[2, 1])
+    with pytest.raises(ValueError, match=r"prefill; did you mean extend\?, expected one of extend, decode"):
+        sg.Batch("prefill", keys=[[8]], q_lens=[1])

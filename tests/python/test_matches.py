@@ -101,7 +101,8 @@ def test_what_is_no_call_is_refused_where_it_is_described():
 def test_what_cannot_be_judged_is_refused_by_name():
     out, lse = call().run(lse=True)
     assert "out.shape is [4, 4, 8], expected [5, 4, 8]" in str(refused(out[:4], lse, call()))
-    assert "arithmetic is fa33, expected a name" in str(refused(out, lse, call(), arithmetic="fa33"))
+    with pytest.raises(ValueError, match=r"arithmetic is fa33; did you mean fa3\?, expected one of "):
+        sg.assert_matches(out, lse, call(), arithmetic="fa33")
     assert [f.id for f in refused(out, lse, call(page_table=numpy.full((2, 3), 9, numpy.int32))).findings][0] == "table.page_id"
 
 

@@ -200,8 +200,12 @@ class LineJudge {
       return skip("skip.backend", "no twin of " + line_.backend + " yet");
     std::vector<std::string> names;
     for (const Backend* known : all_backends()) names.emplace_back(known->info().name);
+    const std::string hint = meant_by(line_.backend, names);
     return skip("skip.unknown_backend",
-                "backend not known: " + line_.backend + meant_by(line_.backend, names));
+                "backend not known: " + line_.backend +
+                    (hint.empty() ? "; laws judges any engine's arrays, others are in "
+                                    "`shadowgraph list backends`"
+                                  : hint));
   }
 
   /// Empty, or why it cannot be judged.

@@ -1,6 +1,7 @@
 #include "io/traces/trace_line.h"
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 #include <string_view>
 #include <utility>
@@ -104,6 +105,8 @@ class LineReader {
   void read_config(const JsonValue& config) {
     TraceConfig& c = line_.config;
     c.page_size = setting(config, "page_size", 1).value_or(1);
+    if (!std::has_single_bit(static_cast<uint32_t>(c.page_size)))
+      fail("config.page_size", "a power of two", std::to_string(c.page_size));
     c.pool_pages = setting(config, "pool_pages", 1);
     c.max_context_len = setting(config, "max_context_len", 1).value_or(0);
     c.topk = setting(config, "topk", 0).value_or(0);
