@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from types import FunctionType
 from typing import Any
@@ -234,7 +234,7 @@ def wrong(law: str, field: str, expected: str, got: str, row: int | None = None,
     return wrongs([(law, field, expected, got, row, col)])
 
 
-def wrongs(found: list[tuple[Any, ...]]) -> ShadowgraphError:
+def wrongs(found: Sequence[tuple[Any, ...]]) -> ShadowgraphError:
     """The error of several: (law, field, expected, got) of each, and maybe its row and column."""
     findings = []
     for law, field, expected, got, *place in found:

@@ -219,9 +219,9 @@ class Guard:
                     name = str(path[-1]) if path else "metadata"
                     self.skipped.setdefault(name, f'its contents: no role of that name; Guard(roles={{"{name}": ...}}) gives one')
         for path, kind, value in leaves:
-            name = next((part for part in path if self._role((part,))), None)
-            if kind == _LEAF and isinstance(value, int) and name is not None:
-                self.skipped.setdefault(str(name), "its contents: no tensor; a graph reads none of a list's numbers")
+            known = [part for part in path if self._role((part,))]
+            if kind == _LEAF and isinstance(value, int) and known:
+                self.skipped.setdefault(str(known[0]), "its contents: no tensor; a graph reads none of a list's numbers")
         owners: set[tuple[int, Any]] = set()
         for path, kind, value in leaves if self._scalars else ():
             met = [p for p in self._scalars if p == _text(path[-1:]) or fnmatch.fnmatchcase(_text(path), p)]

@@ -136,7 +136,6 @@ class Wrapper:
     _lists: dict[str, str]  # of arrays of plan, by the engine's
     _layer: dict[str, Any] | None = None  # the engine's arguments that plan fixed
     _plan_info: Any = ()  # upstream's tests ask for one
-    _int_workspace_buffer: Any = None  # engines hand it from wrapper to wrapper
     _rows: int | None = None  # of q, the most that a graph was planned for
     _right: list[Any] | None = None  # types that fit the plan
     _int_workspace_buffer: Any = None  # engines share it among wrappers; nothing lies in it
