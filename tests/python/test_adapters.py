@@ -252,3 +252,16 @@ def test_a_replays_buffers_are_copied_behind_it(tmp_path, monkeypatch):
     with contextlib.suppress(RuntimeError):
         graph.replay()
     assert rec.steps == 1
+
+
+def test_an_adapter_that_fails_before_or_behind_a_method_does_not_break_it(tmp_path):
+    class Engine:
+        def run(self):
+            return "ran"
+
+    def fails(*_):
+        raise KeyError("of an adapter")
+
+    with sg.record(tmp_path / "steps.jsonl") as rec:
+        rec._hooks.wrap(Engine, "run", lambda *_: None, before=fails)
+        assert Engine().run() == "ran" and "of an adapter" in rec.skipped["Engine.run"]

@@ -124,8 +124,11 @@ class Hooks:
             call = threading.get_ident(), id(instance)
             if call in self._active:
                 return original(instance, *args, **kwargs)
-            if before is not None:
-                before(instance)
+            try:
+                if before is not None:
+                    before(instance)
+            except Exception as error:
+                self.recorder.skip(f"{type(instance).__name__}.{name}", error)
             self._active.add(call)
             try:
                 result = original(instance, *args, **kwargs)
