@@ -221,7 +221,7 @@ SG_API sg_status sg_ragged_attention(const DLTensor* q, const DLTensor* k, const
                                      const sg_params* params, DLTensor* out, DLTensor* lse,
                                      sg_report** report);
 /* Judges what another kernel left of such a call, in out and lse (or NULL): against a float64
- * oracle, by the error bound that is derived of the kernel's arithmetic, a name of `shadowgraph
+ * oracle, by the error bound that is derived from the kernel's arithmetic, a name of `shadowgraph
  * list arithmetics` ("plain_f32", "fa3"). In rows that see no key the lse may be any mark without
  * mass. SG_FINDINGS: num.bound, num.lse_bound, at the worst element; a finding's diagnosis names
  * mistakes that would give these results. SG_USAGE: another name. SG_BAD_INPUT: what such a call

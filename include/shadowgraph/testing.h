@@ -342,7 +342,7 @@ struct KernelOptions : Repetition {
 };
 
 /// Draws calls and judges what the kernel leaves: first exact data, whose results are known bit for
-/// bit, then random data, within the error bound that is derived of the declared arithmetic. What
+/// bit, then random data, within the error bound that is derived from the declared arithmetic. What
 /// no query sees holds NaN, or huge numbers; what some query sees may hold a NaN, or give logits of
 /// many thousands, above 0 or below. The first call that breaks a law is shrunk; findings
 /// name the law, row, head, value, limit, and the choices that repeat it. num.exact, num.bound,

@@ -124,7 +124,7 @@ def judge_paged(
     arithmetic: str,  # a name of `shadowgraph list arithmetics`
     **layer: Unpack[_Layer],  # out is needed
 ) -> ReportHandle | None:
-    """Judges what another kernel left in out and lse, by the error bound that is derived of its arithmetic. Finds:
+    """Judges what another kernel left in out and lse, by the error bound that is derived from its arithmetic. Finds:
     num.bound, num.lse_bound. Refuses: what such a call refuses."""
 
 def judge_ragged(

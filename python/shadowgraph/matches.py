@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
+from ._copies import on_device
 from ._upstream import dtype_name
 from .report import Report, ShadowgraphError
 
@@ -19,7 +20,7 @@ def on_host(value: Any) -> Any:
     if isinstance(value, tuple):
         parts = map(on_host, value)
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    return value.detach().cpu() if hasattr(value, "is_cpu") and not value.is_cpu else value
+    return value.detach().cpu() if on_device(value) else value
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +111,7 @@ def raise_with(report: Report, line: str) -> None:
 
 def assert_matches(out: Any, lse: Any, reference: Call, *, arithmetic: str = "plain_f32") -> None:
     """Raises ShadowgraphError unless each element of out, and of lse where it is not None, is within the error bound that
-    is derived of the kernel's arithmetic, of what a float64 oracle computes for the call that paged or ragged describes.
+    is derived from the kernel's arithmetic, of what a float64 oracle computes for the call that paged or ragged describes.
 
     out         [total_q, num_qo_heads, head_dim_vo]
     lse         f32 [total_q, num_qo_heads], any strides; to base e unless the call says lse_base2

@@ -1,4 +1,4 @@
-"""Results held against the program's float64 oracle, by the error bound that is derived of the engine's arithmetic.
+"""Results held against the program's float64 oracle, by the error bound that is derived from the engine's arithmetic.
 
 A test says in plain words which keys each row of q sees; the row becomes a request of its own in a recording
 (docs/recordings.md), which `shadowgraph check` judges. So nothing of masks, pages or layouts is shared with the engine.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._copies import on_device
 from ..batch import Batch
@@ -168,6 +168,13 @@ def _real_rows(backend: Any, phase: str, given: Mapping[str, Any], rows: list[in
     return real
 
 
+class _Step(NamedTuple):
+    backend: Any
+    mode: str  # of a twin
+    phase: Any
+    name: str
+
+
 def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, Any]) -> None:
     mode, twin = _mode(given), _twin(backend)
     if phase == "capture" and not twin:  # its rows are dummies
@@ -198,7 +205,7 @@ def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, An
     accepted = next((getattr(draft, name) for name in _ACCEPTED if getattr(draft, name, None) is not None), None)
     if mode == "draft_extend" and accepted is not None:
         truth["num_accept_tokens"] = accepted
-    name = recorder.last_name()
+    step = _Step(backend, mode, phase, recorder.last_name())
 
     def copy() -> Any:
         fields = _fields(backend) | made
@@ -206,14 +213,14 @@ def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, An
             arrays, names = named_roles(backend.forward_metadata, scalars=phase != "replay")
             fields = {f"{names[role]} {role}": value for role, value in arrays.items()}
         values = truth | {f"field {name}": _narrow(value, width) for name, value in fields.items()}
-        return recorder.copied(name, values, finish)
+        return recorder.copied(step.name, values, finish)
 
     def finish(host: Mapping[str, Any]) -> Any:
         fields = {name.removeprefix("field "): value for name, value in host.items() if name.startswith("field ")}
         real = _real_rows(backend, phase, given, host["rows"].tolist(), host["lens"].tolist())
         if twin is None:
-            return _by_roles(recorder, backend, mode, phase, host, real, fields, name)
-        return _by_twin(recorder, backend, twin, mode, phase, host, real, fields, name)
+            return _by_roles(recorder, step, host, real, fields)
+        return _by_twin(recorder, step, twin, host, real, fields)
 
     if phase == "replay" and any(map(on_device, truth.values())):
         recorder.after_replay(copy)
@@ -221,20 +228,10 @@ def _record(recorder: Recorder, backend: Any, phase: Any, given: Mapping[str, An
         copy()
 
 
-def _by_twin(
-    recorder: Recorder,
-    backend: Any,
-    twin: str,
-    mode: str,
-    phase: Any,
-    host: Mapping[str, Any],
-    real: int,
-    fields: Mapping[str, Any],
-    name: str,
-) -> Any:
-    config: dict[str, int | str] = {"page_size": int(getattr(backend, "page_size", 1))}
-    for key, attribute in (*_NUMBERS, *(_DRAFT_NUMBERS if mode in _DRAFTS else ())):
-        value = getattr(backend, attribute, None)
+def _by_twin(recorder: Recorder, step: _Step, twin: str, host: Mapping[str, Any], real: int, fields: Mapping[str, Any]) -> Any:
+    config: dict[str, int | str] = {"page_size": int(getattr(step.backend, "page_size", 1))}
+    for key, attribute in (*_NUMBERS, *(_DRAFT_NUMBERS if step.mode in _DRAFTS else ())):
+        value = getattr(step.backend, attribute, None)
         if isinstance(value, int) and not (key == "topk" and value == 0):
             config[key] = value
     import torch
@@ -244,37 +241,28 @@ def _by_twin(
         "req_pool_indices": torch.arange(len(host["rows"]), device="cpu"),
         "seq_lens": host["lens"],
     } | {key: host[key] for key in _INPUTS if key in host}
-    if phase == "replay":
+    if step.phase == "replay":
         inputs["raw_bs"] = torch.tensor(real, device="cpu")
-    return recorder.record_line(twin, mode, phase, config, inputs, fields, name)
+    return recorder.record_line(twin, step.mode, step.phase, config, inputs, fields, step.name)
 
 
-def _by_roles(
-    recorder: Recorder,
-    backend: Any,
-    mode: str,
-    phase: Any,
-    host: Mapping[str, Any],
-    real: int,
-    fields: Mapping[str, Any],
-    step: str,
-) -> Any:
+def _by_roles(recorder: Recorder, step: _Step, host: Mapping[str, Any], real: int, fields: Mapping[str, Any]) -> Any:
     lens, extends = host["lens"].tolist(), host.get("extend_seq_lens")
     batch = Batch.from_table(
-        mode,
+        step.mode,
         host["table"][:real, : max(lens[:real], default=1)],
         list(range(real)),
         lens[:real],
         None if extends is None else extends.tolist(),
-        page_size=getattr(backend, "page_size", 1),
+        page_size=getattr(step.backend, "page_size", 1),
     )
     arrays, names, units = {}, {}, {}
     for told, value in fields.items():
         name, _, role = told.partition(" ")
-        if role not in _LISTS or mode == "decode":
+        if role not in _LISTS or step.mode == "decode":
             arrays[role], names[role] = value, name
             if role in _LISTS[:2]:
                 units[role] = 1
     if "out_cache_loc" in host:
         arrays["slots"], names["slots"] = host["out_cache_loc"], "out_cache_loc"
-    return recorder.record_due(batch, phase, names, arrays, id=step, units=units)
+    return recorder.record_due(batch, step.phase, names, arrays, id=step.name, units=units)
