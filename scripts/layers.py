@@ -29,6 +29,7 @@ ALLOWED = {
     "report": ["io"],
     "cuda": ["launch"],
     "fuzz": ["faults", "check", "io", "testing"],
+    "campaign": ["report"],
     "c_api": ["fuzz", "report"],
 }
 PUBLIC = {

@@ -1,0 +1,66 @@
+// A campaign: numbered cases, cut into ranges, that any number of processes on any number of
+// machines run, started by anyone. A case is a pure function of the campaign and its number, so a
+// range has one result whoever runs it, and whatever died before.
+//
+//   Queue   hands out ranges, and takes their results: a Ledger (a folder), or a connection to one
+//   worker  runs ranges in child processes
+//   Ledger  keeps one result of each range; collect() joins them
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/report.h"
+
+namespace shadowgraph {
+
+/// What the workers of a campaign have to agree on: all that its results depend on.
+struct Campaign {
+  std::vector<std::pair<std::string, std::string>> options;  // "verb": "fuzz", "seed": "7", ...
+  uint64_t cases = 0;                                        // 0: without an end
+  uint64_t range = 512;                                      // cases of a range
+  size_t most_of_a_law = 10;  // failing cases of one law that are listed; all are counted
+  double stale_seconds = 60;  // a claim that nobody touched for so long is free again
+  double case_seconds = 60;   // a case that takes longer breaks run.hang
+  /// Case files that are played before the cases, by their paths below the folder "corpus": what
+  /// the folder held when the campaign began. Their ranges come first: with 20 files and ranges of
+  /// 16, ranges 0 and 1 are files, and range 2 has the cases 0 to 15.
+  std::vector<std::string> corpus;
+
+  uint64_t corpus_ranges() const { return (corpus.size() + range - 1) / range; }
+  /// Those of the corpus, too; 0: without an end.
+  uint64_t ranges() const { return cases == 0 ? 0 : corpus_ranges() + (cases + range - 1) / range; }
+};
+
+/// What a range is made of: files of the corpus, or cases, from 0 on.
+struct CampaignRange {
+  bool corpus = false;
+  uint64_t first = 0, count = 0;
+};
+CampaignRange range_of(const Campaign& campaign, uint64_t number);
+
+/// What came of a range.
+struct RangeResult {
+  /// A report/1 without times, threads and instruction set (body_of): the same bytes whoever ran
+  /// it.
+  std::string body;
+  /// Shrunk failing cases as files: law, text.
+  std::vector<std::pair<std::string, std::string>> failures;
+};
+
+/// The bytes of a report as a ledger keeps it.
+std::string body_of(Report report);
+
+/// Results as bytes, for pipes and messages.
+std::string packed(const RangeResult& result);
+RangeResult unpacked(const std::string& bytes);
+
+/// Runs part of a range in this process, one case after the other; at(number) is called before
+/// each: its number in the range's numbering, of the corpus or of the cases.
+using RunRange =
+    std::function<RangeResult(const CampaignRange& range, const std::function<void(uint64_t)>& at)>;
+
+}  // namespace shadowgraph

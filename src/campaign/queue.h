@@ -1,0 +1,45 @@
+// Where a worker gets its ranges from, and brings their results to.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "campaign/campaign.h"
+#include "shadowgraph/status.h"
+
+namespace shadowgraph {
+
+/// A range that a worker has. It holds no lock: another worker that takes it, too, costs time and
+/// changes nothing.
+struct Claim {
+  uint64_t range = 0;
+  uint64_t deaths = 0;  // workers that were lost with it
+  /// The case at which the last of them was lost, and how many were lost there while they ran it
+  /// alone.
+  uint64_t at = 0, deaths_alone = 0;
+};
+
+struct QueueState {
+  uint64_t done = 0, ranges = 0;  // ranges 0: without an end
+  bool complete() const { return ranges > 0 && done == ranges; }
+};
+
+class Queue {
+ public:
+  virtual ~Queue() = default;
+
+  /// None: every range is done, or another worker's. Ask again later, for that one may be lost.
+  virtual std::optional<Claim> claim() = 0;
+  /// This worker is alive, and at that case; alone: it runs nothing else, since others were lost
+  /// there. To be called every stale_seconds / 12 or more often.
+  virtual void beat(uint64_t range, uint64_t at, bool alone) = 0;
+  /// Gives a range back undone.
+  virtual void release(uint64_t range) = 0;
+  /// The range's result. If it has another one already, that one stays; if they differ, this is
+  /// run.nondeterminism.
+  virtual Status publish(uint64_t range, const RangeResult& result) = 0;
+  virtual QueueState state() = 0;
+};
+
+}  // namespace shadowgraph
