@@ -25,7 +25,7 @@ class Ledger final : public Queue {
 
   const Campaign& campaign() const;
 
-  std::optional<Claim> claim() override;
+  Status claim(std::optional<Claim>* claim) override;
   void beat(uint64_t range, uint64_t at, bool alone) override;
   void release(uint64_t range) override;
   Status publish(uint64_t range, const RangeResult& result) override;

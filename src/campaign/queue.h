@@ -29,15 +29,16 @@ class Queue {
  public:
   virtual ~Queue() = default;
 
-  /// None: every range is done, or another worker's. Ask again later, for that one may be lost.
-  virtual std::optional<Claim> claim() = 0;
+  /// *claim without a value: every range is done, or another worker's. Ask again later, for that
+  /// one may be lost. io.write, io.open where the queue does not work.
+  virtual Status claim(std::optional<Claim>* claim) = 0;
   /// This worker is alive, and at that case; alone: it runs nothing else, since others were lost
   /// there. To be called every stale_seconds / 12 or more often.
   virtual void beat(uint64_t range, uint64_t at, bool alone) = 0;
   /// Gives a range back undone.
   virtual void release(uint64_t range) = 0;
-  /// The range's result. If it has another one already, that one stays; if they differ, this is
-  /// run.nondeterminism.
+  /// The range's result. If it has one already, that one stays; if they differ, this is
+  /// run.nondeterminism. io.write: it could not be kept; nothing of it is left.
   virtual Status publish(uint64_t range, const RangeResult& result) = 0;
   virtual QueueState state() = 0;
 };
