@@ -107,7 +107,8 @@ class Workers {
     const History h = generate_history(choices, options_.histories);
     const HistoryResult result = [&] {
       const CountsJudgements counts(&tally.laws);
-      return run_history(h, choices, options_.histories.tap);
+      return run_history(h, choices,
+                         options_.counted_tap ? options_.counted_tap : options_.histories.tap);
     }();
     const auto found = std::as_const(result.findings).findings();
     ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);
