@@ -26,7 +26,7 @@ struct FuzzCommand {
   double seconds = 60;
   uint64_t cases = 0;
   uint64_t first = 0;
-  bool seconds_given = false, cases_given = false, first_given = false;
+  bool seconds_given = false;
   Shard shard;                        // of the cases' numbers
   std::string exhaustive;             // a grid's name; empty: random cases
   std::vector<std::string> backends;  // empty: all, and the kernels
@@ -110,6 +110,7 @@ constexpr char kFuzzExamples[] =
     "(pages, slots, batch, chunks, threads, instruction set) must give the same bits.";
 
 constexpr const char* kMoreCases = "give it more cases: --cases, --seconds, another --seed";
+constexpr std::string_view kNotOfShard = "--shard: none of these cases is of this shard";
 constexpr const char* kOthers = "give it other cases: `shadowgraph fuzz --plant`";
 
 /// Neither must a run that judged nothing.
@@ -158,6 +159,19 @@ Report begin_report(const FuzzCommand& options) {
   return report;
 }
 
+CaseRange range_of(const FuzzCommand& options) {
+  return {options.first, options.cases > 0 ? options.cases : CaseRange::kNoEnd, options.shard};
+}
+
+/// Why a grid of so many cases runs none of them; otherwise is why it may be so where the range has
+/// some.
+std::string nothing_of(std::string_view grid, uint64_t size, const FuzzCommand& options,
+                       std::string otherwise) {
+  if (options.first >= size) return fmt::format("--first: {} has {} cases", grid, size);
+  return range_of(options).within(0, size).size() > 0 ? std::move(otherwise)
+                                                      : std::string(kNotOfShard);
+}
+
 /// All small batches of a mode, of every backend that is chosen.
 int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& chosen) {
   catch_interrupts();
@@ -179,8 +193,7 @@ int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& ch
           progress.update((static_cast<double>(i) + part) / static_cast<double>(backends.size()),
                           static_cast<int64_t>(done), 0);
         },
-        interrupted(),
-        {options.first, options.cases_given ? options.cases : UINT64_MAX, options.shard});
+        interrupted(), range_of(options));
     report.cases += static_cast<int64_t>(result.steps);
     report.skipped += static_cast<int64_t>(result.skipped);
     const std::string name(backends[i]->info().name), mode(grid.name);
@@ -196,10 +209,9 @@ int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& ch
   report.interrupted = interrupted();
   say_what_is_void(
       planted, true,
-      options.first_given && options.first >= count_steps(grid)
-          ? fmt::format("--first: {} has {} steps", grid.name, count_steps(grid))
-          : fmt::format("--exhaustive {}: none of its steps is served by what --backend names",
-                        grid.name),
+      nothing_of(grid.name, count_steps(grid), options,
+                 fmt::format("--exhaustive {}: none of its steps is served by what --backend names",
+                             grid.name)),
       kOthers, &report);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return finish(report, options.common);
@@ -291,26 +303,26 @@ int run_device(const FuzzCommand& options, int calls) {
   const auto start = std::chrono::steady_clock::now();
   DeviceGridResult result;
   {
-    Progress progress(options.common, "parts");
+    Progress progress(options.common, "programs");
     result = run_device_grid(
         calls, options.common.num_threads(), options.common.max_findings,
-        [&](size_t done, size_t of) {
+        [&](uint64_t done, uint64_t of) {
           progress.update(static_cast<double>(done) / static_cast<double>(of),
                           static_cast<int64_t>(done), 0);
         },
-        interrupted(), options.shard);
+        interrupted(), range_of(options));
   }
   const std::string grid = "device-" + std::to_string(calls);
   report.interrupted = interrupted();
   report.cases = static_cast<int64_t>(result.programs);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (Finding f : std::as_const(result.findings).findings()) {
-    f.reproduce = "shadowgraph fuzz --exhaustive " + grid;
-    report.findings.push_back(std::move(f));
-  }
+  report.findings.assign(std::as_const(result.findings).findings().begin(),
+                         std::as_const(result.findings).findings().end());
   report.add_laws(result.laws, kOfPrograms);
   for (const auto& [code, count] : result.coverage.codes)
     report.coverage.push_back({grid, std::string(name_of(code)), "eager", count});
+  say_what_is_void(Planted({}), true, nothing_of(grid, SmallPrograms(calls).size(), options, ""),
+                   kOthers, &report);
   return finish(report, options.common);
 }
 
@@ -322,9 +334,8 @@ double share_done(const FuzzOptions& fuzz, const FuzzProgress& p) {
 }
 
 std::string nothing_ran(const FuzzCommand& options) {
-  return options.cases > 0 && options.cases < options.shard.count
-             ? "--shard: none of these cases is of this shard"
-             : "--seconds: too short for one case";
+  return range_of(options).size() > 0 ? "--seconds: too short for one case"
+                                      : std::string(kNotOfShard);
 }
 
 /// Random cases and histories.
@@ -390,9 +401,6 @@ int run_with(FuzzCommand& options) {
   if (!options.exhaustive.empty()) {
     if (!chosen.flags.empty())
       throw UsageError("--exhaustive: no backend runs in " + options.exhaustive);
-    if (options.cases_given || options.first_given)
-      throw UsageError("--exhaustive: " + options.exhaustive + " runs whole, without " +
-                       (options.cases_given ? "--cases" : "--first"));
     return run_device(options, options.exhaustive.back() - '0');
   }
   check_device(options.device, options.common);
@@ -429,9 +437,8 @@ Verb add_fuzz(CLI::App& app) {
       command.number("--seconds", options->seconds, 0.01, 1e7, "Run for so long (default 60)");
   const Option cases = command.number("--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
                                       "Run so many cases; with --seconds, whichever ends first");
-  const Option first =
-      command.number("--first", options->first, uint64_t{0}, uint64_t{1} << 62,
-                     "Number of the first case (default 0); of a mode's grid, too");
+  const Option first = command.number("--first", options->first, uint64_t{0}, uint64_t{1} << 62,
+                                      "Number of the first case (default 0); of a grid, too");
   command.number("--max-findings", options->common.max_findings, size_t{1},
                  std::numeric_limits<size_t>::max(),
                  "Stop after N findings, and list no more than these (default 100)");
@@ -466,10 +473,8 @@ Verb add_fuzz(CLI::App& app) {
   add_shard(command, options).excludes(choices);
   add_common_options(command, options->common);
   add_coverage(command, options->common);
-  return {command, [options, seconds, cases, first, choices] {
+  return {command, [options, seconds, choices] {
             options->seconds_given = seconds.given();
-            options->cases_given = cases.given();
-            options->first_given = first.given();
             options->choices_given = choices.given();
             return run_with(*options);
           }};

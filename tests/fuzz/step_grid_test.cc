@@ -53,7 +53,7 @@ TEST(StepGrid, OfTheBackendsThatRunAGridEachServesSomeOfIt) {
       const Backend* backend = find_backend(name);
       ASSERT_NE(backend, nullptr) << name;
       const MakeTap tap = nullptr;
-      const StepRange part{0, UINT64_MAX, {0, 211}};
+      const CaseRange part{0, CaseRange::kNoEnd, {0, 211}};
       EXPECT_GT(run_step_grid(
                     grid, *backend, 2, 1, tap, [](size_t, size_t) {}, stop, part)
                     .steps,
@@ -223,7 +223,7 @@ TEST(StepGrid, OfStatesFindsAFreshRequestThatReadsItsSlotAndATreeTakenForAChain)
   }
 }
 
-StepGridResult run_plans(StepRange range, const MakeTap& tap, const char* backend) {
+StepGridResult run_plans(const CaseRange& range, const MakeTap& tap, const char* backend) {
   const std::atomic<bool> stop = false;
   return run_step_grid(
       *find_step_grid("decode-plans"), *find_backend(backend), 2, 3, tap, [](size_t, size_t) {},
@@ -270,21 +270,21 @@ TEST(StepGrid, IsStoppedFromOutside) {
   EXPECT_EQ(result.steps, 0u);
 }
 
-StepGridResult run_range(StepRange range, const MakeTap& tap) {
+StepGridResult run_range(const CaseRange& range, const MakeTap& tap) {
   const std::atomic<bool> stop = false;
   return run_step_grid(
       *find_step_grid("decode"), *find_backend("flashattention"), 2, 1, tap, [](size_t, size_t) {},
       stop, range);
 }
 
-TEST(StepRange, RunsTheStepsOfItsNumbersAlone) {
+TEST(StepGrid, RunsTheStepsOfItsNumbersAlone) {
   for (const uint64_t count : {1u, 301u, 302u})
     EXPECT_EQ(run_range({7, count}, nullptr).steps, count);
-  EXPECT_EQ(run_range({18570, UINT64_MAX}, nullptr).steps, 6u);
+  EXPECT_EQ(run_range({18570, CaseRange::kNoEnd}, nullptr).steps, 6u);
   EXPECT_EQ(run_range({18576, 1}, nullptr).steps, 0u);
 }
 
-TEST(StepRange, ShardsTogetherAreTheRange) {
+TEST(StepGrid, ShardsTogetherAreTheRange) {
   const StepGridResult whole = run_range({100, 200}, nullptr);
   StepGridResult sum;
   for (Shard shard{0, 3}; shard.index < 3; ++shard.index) {
@@ -297,7 +297,7 @@ TEST(StepRange, ShardsTogetherAreTheRange) {
   EXPECT_EQ(sum.replays, whole.replays);
 }
 
-TEST(StepRange, AFindingIsReproducedByItsNumberAlone) {
+TEST(StepGrid, AFindingIsReproducedByItsNumberAlone) {
   struct OneLess : Tap {
     void batch(ForwardBatch& batch) override {
       lens.assign(batch.seq_lens.begin(), batch.seq_lens.end());

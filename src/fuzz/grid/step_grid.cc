@@ -43,12 +43,10 @@ std::string describe(const GridPart& part, const StepShape& shape) {
   return s;
 }
 
-/// Which steps of a part run; number: of its first step, in the grid.
+/// Which steps of a part run, by their numbers in the grid.
 struct StepsOfPart {
-  uint64_t number = 0, begin = 0, end = 0;
-  Shard shard = {};
-
-  bool has(uint64_t i) const { return shard.has(number + i); }
+  uint64_t number = 0;  // of its first step
+  CaseRange range;
 };
 
 class PartRun {
@@ -61,14 +59,13 @@ class PartRun {
   /// go_on() is asked after each step; ends with max_findings.
   StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
                      const std::function<bool()>& go_on) {
-    for (uint64_t i = steps.begin; i < steps.end; ++i) {
-      if (!steps.has(i)) continue;
-      const StepShape& shape = part_.shapes[i];
+    for (uint64_t at = steps.range.next(0); at < steps.range.end(); at = steps.range.next(at + 1)) {
+      const StepShape& shape = part_.shapes[at - steps.number];
       runner_.forget_requests();
       Status status = runner_.step(make_step(shape, part_.width));
       for (Finding& f : status.findings()) {
         f.case_id = describe(part_, shape);
-        f.reproduce = command + " --first " + std::to_string(steps.number + i) + " --cases 1";
+        f.reproduce = command + " --first " + std::to_string(at) + " --cases 1";
         result_.findings.add(std::move(f));
       }
       if (!go_on() || std::as_const(result_.findings).findings().size() >= max_findings) break;
@@ -100,14 +97,14 @@ class PlanRun {
 
   StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
                      const std::function<bool()>& go_on) {
-    for (uint64_t i = steps.begin; i < steps.end; ++i) {
-      if (!steps.has(i)) continue;
+    for (uint64_t at = steps.range.next(0); at < steps.range.end(); at = steps.range.next(at + 1)) {
+      const uint64_t i = at - steps.number;
       ++(served_ ? result_.steps : result_.skipped);
       if (!served_) continue;
       Status status = judge(i);
       for (Finding& f : status.findings()) {
         f.case_id = describe(part_, part_.shapes[i / part_.orders()]) + " pages " + pages();
-        f.reproduce = command + " --first " + std::to_string(steps.number + i) + " --cases 1";
+        f.reproduce = command + " --first " + std::to_string(at) + " --cases 1";
         result_.findings.add(std::move(f));
       }
       if (std::as_const(result_.findings).findings().size() >= max_findings) break;
@@ -192,20 +189,16 @@ uint64_t count_steps(const StepGrid& grid) {
 StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
                              size_t max_findings, const MakeTap& tap,
                              const std::function<void(size_t done, size_t of)>& progress,
-                             const std::atomic<bool>& stop, StepRange range) {
+                             const std::atomic<bool>& stop, const CaseRange& range) {
   std::vector<GridPart> parts;
   std::vector<StepsOfPart> steps;
   uint64_t number = 0;
-  const uint64_t last =
-      range.count < UINT64_MAX - range.first ? range.first + range.count : UINT64_MAX;
   grid.parts([&](const GridPart& part) {
-    const uint64_t size = part.size(), end = number + size;
-    if (number < last && end > range.first) {
-      parts.push_back(part);
-      steps.push_back({number, std::max(range.first, number) - number, std::min(last, end) - number,
-                       range.shard});
-    }
-    number = end;
+    const uint64_t begin = std::exchange(number, number + part.size());
+    const CaseRange mine = range.within(begin, number);
+    if (mine.size() == 0) return;
+    parts.push_back(part);
+    steps.push_back({begin, mine});
   });
   const std::string command = "shadowgraph fuzz --exhaustive " + std::string(grid.name) +
                               " --backend " + std::string(backend.info().name);
