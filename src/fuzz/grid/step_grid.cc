@@ -60,7 +60,7 @@ class PartRun {
   StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
                      const std::function<bool()>& go_on) {
     for (uint64_t at = steps.range.next(0); at < steps.range.end(); at = steps.range.next(at + 1)) {
-      const StepShape& shape = part_.shapes[at - steps.number];
+      const StepShape shape = part_.shape(at - steps.number);
       runner_.forget_requests();
       Status status = runner_.step(make_step(shape, part_.width));
       for (Finding& f : status.findings()) {
@@ -103,7 +103,7 @@ class PlanRun {
       if (!served_) continue;
       Status status = judge(i);
       for (Finding& f : status.findings()) {
-        f.case_id = describe(part_, part_.shapes[i / part_.orders()]) + " pages " + pages();
+        f.case_id = describe(part_, part_.shape(i / part_.orders())) + " pages " + pages();
         f.reproduce = command + " --first " + std::to_string(at) + " --cases 1";
         result_.findings.add(std::move(f));
       }
@@ -115,13 +115,13 @@ class PlanRun {
 
  private:
   static Limits limits_of(const GridPart& part) {
-    return Limits::bucket(part.shapes[0].mode, part.bucket, 1, part.model);
+    return Limits::bucket(part.shape(0).mode, part.bucket, 1, part.model);
   }
 
   /// Makes the step of that number, and judges what is filled from it.
   Status judge(uint64_t i) {
     const uint64_t shape = i / part_.orders(), order = i % part_.orders();
-    if (shape != shape_) tidy_ = make_step(part_.shapes[shape], part_.width);
+    if (shape != shape_) tidy_ = make_step(part_.shape(shape), part_.width);
     shape_ = shape;
     set_order(order);
     step_ = tidy_;
