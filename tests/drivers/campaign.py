@@ -1,6 +1,6 @@
 """What the tests of drivers share: a page's commands, a campaign with a planted fault, the death of its workers, and its verdict.
 
-A driver is whatever starts workers. Its test is tests/drivers/NAME_test.py PROGRAM, its page docs/campaigns/NAME.md. The test runs
+A driver is whatever starts workers. It has a test here, NAME_test.py PROGRAM, and a page NAME.md in docs/campaigns. The test runs
 the page's commands: a block "```bash TITLE" is one, and the block "settings" gives the variables that they have.
 """
 
@@ -25,7 +25,7 @@ CAMPAIGN = "--seed 7 --cases 600 --range 10 --stale-seconds 5 --plant K04"
 
 
 class Page:
-    """The commands of docs/campaigns/NAME.md."""
+    """The commands of a driver's page."""
 
     def __init__(self, name):
         self.text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
