@@ -1,6 +1,6 @@
 """What the tests of drivers share: a page's commands, a campaign with a planted fault, the death of its workers, and its verdict.
 
-A driver is whatever starts workers. It has a test here, NAME_test.py PROGRAM, and a page NAME.md in docs/campaigns. The test runs
+A driver is whatever starts workers. It has a test here, NAME_test.py PROGRAM, and a page in docs/campaigns. The test runs
 the page's commands: a block "```bash TITLE" is one, and the block "settings" gives the variables that they have.
 """
 
