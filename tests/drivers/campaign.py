@@ -113,7 +113,8 @@ class Campaign(unittest.TestCase):
                 worker = json.loads(claim.read_text())["worker"].split()
             except (OSError, ValueError):
                 continue  # given back, or not written yet
-            if worker[1] == str(pid) and not (claim.parent.parent / "done" / f"{claim.name}.json").exists():
+            done = claim.parent.parent / "done" / f"{claim.name}.json"
+            if claim.name.isdigit() and worker[1] == str(pid) and not done.exists():
                 return int(claim.name)
         return None
 
@@ -135,6 +136,7 @@ class Campaign(unittest.TestCase):
         """Kills a worker that has a range: the range is lost with it."""
         pid = self.wait_for(self.stop_a_worker, "worker that has a range")
         os.kill(pid, signal.SIGKILL)
+        self.wait_for(lambda: pid not in self.workers(), "end of a worker that was killed")
         return pid
 
     def kill_workers(self):
