@@ -9,6 +9,7 @@
 #include "fuzz_command.h"
 #include "fuzz_tables.h"
 #include "io/file.h"
+#include "report/parts.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -29,9 +30,8 @@ double share_done(const FuzzOptions& fuzz, const FuzzProgress& p) {
 }
 
 std::string nothing_ran(const FuzzCommand& options) {
-  return options.cases > 0 && options.cases < options.shard.count
-             ? "--shard: none of these cases is of this shard"
-             : "--seconds: too short for one case";
+  return range_of(options).size() > 0 ? "--seconds: too short for one case"
+                                      : std::string(kNotOfShard);
 }
 
 /// What runs of the same options have in common.
@@ -148,6 +148,8 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
   catch_interrupts();
   Report report = begin_report(options);
+  if (options.first_given && options.cases > 0 && options.shard.count == 1)
+    report.range = RangeSet{{{fuzz.first, fuzz.first + fuzz.cases - 1}}}.to_string();
   FuzzResult result;
   {
     Progress progress(options.common, "cases");
@@ -204,7 +206,7 @@ VerbCampaign random_campaign(const FuzzCommand& options, const Chosen& chosen) {
       for (FailureFile& file : failures_of(cases, options, chosen))
         result.failures.emplace_back(std::move(file.law), std::move(file.text));
     }
-    result.body = body_of(std::move(report));
+    result.body = body_of(std::move(report), options.campaign.max_findings);
     return result;
   };
   return v;
