@@ -146,10 +146,10 @@ class Campaign(unittest.TestCase):
     # The verdict.
 
     def report(self, ledger):
-        """Exit code and JSON of a ledger's report, without times."""
+        """Exit code and JSON of a ledger's report, without times; and both streams, for messages of failed assertions."""
         done = subprocess.run([self.cli, "merge-reports", str(ledger), "--format", "json"], capture_output=True,
                               text=True, timeout=300)
-        return done.returncode, re.sub(r'"seconds": [\d.e+-]+', '"seconds": 0', done.stdout), done.stderr
+        return done.returncode, re.sub(r'"seconds": [\d.e+-]+', '"seconds": 0', done.stdout), done.stderr + done.stdout[-2000:]
 
     def assert_lost(self, least):
         """So many ranges or more were lost with their workers."""
@@ -158,14 +158,14 @@ class Campaign(unittest.TestCase):
 
     def assert_complete(self):
         """The report of the ledger is that of one worker that nobody killed, byte for byte."""
-        code, text, err = self.report(self.ledger)
-        self.assertEqual(code, FINDINGS, err)
+        code, text, streams = self.report(self.ledger)
+        self.assertEqual(code, FINDINGS, streams)
         self.assertEqual(text, self.expect())
         self.assertIn("K04", text)
 
     def assert_incomplete(self):
-        code, _, err = self.report(self.ledger)
-        self.assertEqual(code, BAD_INPUT, err)
+        code, _, streams = self.report(self.ledger)
+        self.assertEqual(code, BAD_INPUT, streams)
 
     def expect(self):
         """The report of one worker that nobody killed; a test program makes it once."""
@@ -174,8 +174,8 @@ class Campaign(unittest.TestCase):
                 done = subprocess.run([self.cli, "fuzz", *CAMPAIGN.split(), "--ledger", folder + "/one", "--threads", "1"],
                                       capture_output=True, text=True, timeout=600)
                 self.assertEqual(done.returncode, FINDINGS, done.stderr)
-                code, Campaign.expected, err = self.report(folder + "/one")
-                self.assertEqual(code, FINDINGS, err)
+                code, Campaign.expected, streams = self.report(folder + "/one")
+                self.assertEqual(code, FINDINGS, streams)
         return Campaign.expected
 
 
