@@ -196,12 +196,20 @@ const Fault& planted_fault(const std::string& id) {
   return *fault;
 }
 
+void prove_nothing(const std::string& verdict, const std::string& why, Report* report) {
+  report->void_verdict += (report->void_verdict.empty() ? "" : ", ") + verdict;
+  report->warnings.push_back(verdict + ": " + why);
+}
+
+void judge_fault_rows(Report* report) {
+  for (const FaultReport& row : report->faults) {
+    if (!row.verdict.empty() && !row.planted)
+      prove_nothing(row.id + ' ' + row.verdict, row.why_not, report);
+  }
+}
+
 void judge_plants(const Planted& planted, bool changed, const std::string& more, Report* report) {
   const bool noticed = !report->findings.empty();
-  const auto prove_nothing = [&](const std::string& verdict, const std::string& why) {
-    report->void_verdict += (report->void_verdict.empty() ? "" : ", ") + verdict;
-    report->warnings.push_back(verdict + ": " + why);
-  };
   for (size_t i = 0; i < planted.faults().size() && !report->interrupted; ++i) {
     const std::string id(planted.faults()[i]->id);
     const int64_t acted = planted.acted(i);
@@ -211,9 +219,11 @@ void judge_plants(const Planted& planted, bool changed, const std::string& more,
                     report->cases == 1 ? "" : "s");
     if (acted == 0) {
       prove_nothing(id + " never acted",
-                    "no step of this run has what it changes (`shadowgraph explain " + id + "`)");
+                    "no step of this run has what it changes (`shadowgraph explain " + id + "`)",
+                    report);
     } else if (!noticed && !changed) {
-      prove_nothing(id + " inert", "it " + times + ", and nothing that anything reads was changed");
+      prove_nothing(id + " inert", "it " + times + ", and nothing that anything reads was changed",
+                    report);
     } else if (!noticed) {
       Finding f =
           make_finding("fault.missed", at(id), "a finding", "none: it " + times + "; " + more);

@@ -80,6 +80,10 @@ void add_common_options(Command& command, Common& common);
 const Backend& named_backend(const std::string& name);
 /// By its id, of those that can be planted. Throws UsageError.
 const Fault& planted_fault(const std::string& id);
+/// A run that looks clean and says nothing: adds to Report::void_verdict, and a warning says why.
+void prove_nothing(const std::string& verdict, const std::string& why, Report* report);
+/// A report must not look clean one of whose faults (Report::faults) is inert or never acted.
+void judge_fault_rows(Report* report);
 /// Says which faults acted (Report::acted). A run must not look clean whose fault never acted or
 /// was inert (Report::void_verdict), or changed something and was not noticed (fault.missed).
 /// changed: something that a launch reads or leaves, where nothing was noticed. more: how to give

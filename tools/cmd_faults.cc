@@ -22,9 +22,9 @@ struct FaultsCommand {
   std::vector<std::string> ids;       // empty: all
   std::vector<std::string> backends;  // of the matrix; empty: all
   bool matrix = false;
-  uint64_t cases = 60;  // of a pair of the matrix
+  uint64_t cases = 0;  // histories of each fault, or of a pair of the matrix; 0: not given
   double budget_seconds = 60;
-  bool budget_given = false, backend_given = false, cases_given = false;
+  bool budget_given = false, backend_given = false;
   uint64_t clean_cases = 0;
   bool diagnose = false;
   DeviceKind device = DeviceKind::kSim;
@@ -36,8 +36,9 @@ constexpr size_t kMostNamed = 3;  // mistakes
 // Histories of each fault on a GPU.
 constexpr uint64_t kTwinCases = 100;
 
-// Time for a pair of the matrix, where --budget-seconds does not say.
+// Time and histories for a pair of the matrix, where options do not say.
 constexpr double kPairSeconds = 2;
+constexpr uint64_t kPairCases = 60;
 
 constexpr char kFaultsExamples[] =
     "  shadowgraph faults                           the whole catalogue, a minute for each at "
@@ -107,6 +108,7 @@ class FaultsRun {
     }
     if (options_.clean_cases > 0 && !interrupted()) run_clean();
     report_.interrupted = interrupted();
+    judge_fault_rows(&report_);
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return finish(report_, options_.common);
@@ -130,12 +132,9 @@ class FaultsRun {
       return;
     }
     const Planted planted({&fault});
-    FaultTwin twin = run_fault_on(make_device, planted,
-                                  {.seed = options_.common.seed,
-                                   .cases = kTwinCases,
-                                   .seconds = options_.budget_seconds,
-                                   .threads = options_.common.num_threads()},
-                                  interrupted());
+    HuntOptions budget = hunt_options();
+    if (budget.cases == 0) budget.cases = kTwinCases;
+    FaultTwin twin = run_fault_on(make_device, planted, budget, interrupted());
     row->planted = planted.acted(0) > 0;
     row->detected = twin.failed > 0;
     row->by = twin.laws;
@@ -146,13 +145,18 @@ class FaultsRun {
       report_.findings.push_back(f);
   }
 
+  /// In histories, time does not count, unless both are given.
+  HuntOptions hunt_options() const {
+    const bool in_cases = options_.cases > 0 && !options_.budget_given;
+    return {.seed = options_.common.seed,
+            .cases = options_.cases,
+            .seconds = in_cases ? 0 : options_.budget_seconds,
+            .threads = options_.common.num_threads()};
+  }
+
   void hunt(const Fault& fault, FaultReport* row) {
     const Planted planted({&fault});
-    const FaultHunt found = hunt_fault(planted,
-                                       {.seed = options_.common.seed,
-                                        .seconds = options_.budget_seconds,
-                                        .threads = options_.common.num_threads()},
-                                       interrupted());
+    const FaultHunt found = hunt_fault(planted, hunt_options(), interrupted());
     row->detected = found.verdict == PlantVerdict::kFound;
     row->planted = row->detected || found.verdict == PlantVerdict::kMissed;
     row->by = found.laws;
@@ -168,16 +172,13 @@ class FaultsRun {
     if (!findings.empty()) row->reproducer = findings[0].reproduce;
     if (found.verdict == PlantVerdict::kMissed) {
       add_finding("fault.missed", fault, "a finding",
-                  fmt::format("none in {} cases, {:.0f} s; it acted in {}: {}", row->cases,
-                              row->seconds, found.acted, found.unnoticed->what));
+                  fmt::format("none in {} cases; it acted in {}: {}", row->cases, found.acted,
+                              found.unnoticed->what));
       report_.findings.back().reproduce = "shadowgraph fuzz --choices " +
                                           to_text(found.unnoticed->choices) + " --plant " +
                                           std::string(fault.id);
     }
-    if (!row->planted) {
-      row->why_not = why_void(found.verdict, found.acted, found.cases);
-      add_void(std::string(fault.id) + ' ' + row->verdict, row->why_not);
-    }
+    if (!row->planted) row->why_not = why_void(found.verdict, found.acted, found.cases);
     for (const Finding& f : std::as_const(found.clean).findings())
       add_finding("fault.innocent", fault, "no finding without it", f.to_string());
   }
@@ -188,12 +189,6 @@ class FaultsRun {
     return fmt::format(
         "it acted in {} of {} histories, and nothing that anything reads was changed", acted,
         cases);
-  }
-
-  /// Nothing is proved of it.
-  void add_void(const std::string& verdict, const std::string& why) {
-    report_.void_verdict += (report_.void_verdict.empty() ? "" : ", ") + verdict;
-    report_.warnings.push_back(verdict + ": " + why);
   }
 
   void run_matrix(std::vector<const Fault*> faults) {
@@ -207,7 +202,7 @@ class FaultsRun {
       pairs = run_fault_matrix(
           faults, backends,
           {.seed = options_.common.seed,
-           .cases = options_.cases,
+           .cases = options_.cases > 0 ? options_.cases : kPairCases,
            .seconds = options_.budget_given ? options_.budget_seconds : kPairSeconds,
            .threads = options_.common.num_threads()},
           [&](size_t done, size_t of) {
@@ -227,7 +222,7 @@ class FaultsRun {
       }
     }
     if (!any_found && !interrupted() && report_.findings.empty())
-      add_void("nothing was found", "every pair is inert, or never acted");
+      prove_nothing("nothing was found", "every pair is inert, or never acted", &report_);
   }
 
   void add_pair(const MatrixPair& pair) {
@@ -270,6 +265,7 @@ class FaultsRun {
     f.refs = words_of(fault.refs);
     f.reproduce =
         fmt::format("shadowgraph faults --id {} --seed {}", fault.id, options_.common.seed);
+    if (options_.cases > 0) f.reproduce += fmt::format(" --cases {}", options_.cases);
     report_.findings.push_back(std::move(f));
   }
 
@@ -311,8 +307,7 @@ int run_with(FaultsCommand& options) {
     throw UsageError("--diagnose is of what is found here, without --device cuda");
   if (options.matrix && (options.device == DeviceKind::kCuda || options.diagnose))
     throw UsageError("--matrix runs on the simulated device, without --diagnose");
-  if (!options.matrix && (options.backend_given || options.cases_given))
-    throw UsageError("--backend and --cases are of --matrix");
+  if (!options.matrix && options.backend_given) throw UsageError("--backend is of --matrix");
   apply(options.common);
   catch_interrupts();
   return FaultsRun(options).run();
@@ -336,9 +331,10 @@ Verb add_faults(CLI::App& app) {
   const Option backend =
       command.names("--backend", options->backends, "NAME",
                     "With --matrix: on this backend only; may be given more than once");
-  const Option cases =
-      command.number("--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
-                     "With --matrix: histories of each pair, until it is found (default 60)");
+  command.number(
+      "--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
+      "Histories of each fault, until it is found, in place of a budget in seconds; with "
+      "--matrix of each pair (default 60)");
   command.number("--clean-cases", options->clean_cases, uint64_t{1}, uint64_t{1} << 62,
                  "Afterwards, so many histories with nothing planted");
   command.flag("--diagnose", options->diagnose,
@@ -347,10 +343,9 @@ Verb add_faults(CLI::App& app) {
   add_device(command, options->device);
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
-  return {command, [options, budget, backend, cases] {
+  return {command, [options, budget, backend] {
             options->budget_given = budget.given();
             options->backend_given = backend.given();
-            options->cases_given = cases.given();
             return run_with(*options);
           }};
 }
