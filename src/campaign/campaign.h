@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,13 +55,16 @@ struct RangeResult {
 /// The bytes of a report as a ledger keeps it.
 std::string body_of(Report report);
 
-/// Results as bytes, for pipes and messages.
+/// Results, and files, as bytes, for pipes and messages.
 std::string packed(const RangeResult& result);
 RangeResult unpacked(const std::string& bytes);
+std::string packed(std::span<const std::string> texts);
+std::vector<std::string> unpacked_texts(const std::string& bytes);
 
-/// Runs part of a range in this process, one case after the other; at(number) is called before
-/// each: its number in the range's numbering, of the corpus or of the cases.
+/// Runs a part of a range in this process, one case after the other. files: the texts of its part
+/// of the corpus. at(number) is called before each: of the cases, or of the corpus.
 using RunRange =
-    std::function<RangeResult(const CampaignRange& range, const std::function<void(uint64_t)>& at)>;
+    std::function<RangeResult(const CampaignRange& range, std::span<const std::string> files,
+                              const std::function<void(uint64_t)>& at)>;
 
 }  // namespace shadowgraph

@@ -33,8 +33,7 @@ struct WorkerResult {
 
 /// Requires that this process has no other thread. progress is called a few times a second; stop
 /// gives the ranges in hand back undone.
-WorkerResult run_worker(Queue& queue, const Campaign& campaign, const RunRange& run,
-                        const WorkerOptions& options,
+WorkerResult run_worker(Queue& queue, const RunRange& run, const WorkerOptions& options,
                         const std::function<void(const WorkerProgress&)>& progress,
                         const std::atomic<bool>& stop);
 

@@ -134,6 +134,7 @@ std::optional<ShardSet> parse_shards(std::string_view text) {
 
 class Merge::Joined {
  public:
+  explicit Joined(MergeRules rules) : rules_(rules) {}
   void add(const std::string& path, Report r) {
     if (count_++ == 0) {
       first_path_ = path, first_ = std::move(r);
@@ -158,7 +159,7 @@ class Merge::Joined {
     same(path, "version", first_.version, r.version);
     same(path, "seed", std::to_string(first_.seed), std::to_string(r.seed));
     same(path, "arith", first_.arith, r.arith);
-    shards_.add(path, r.shard, &status_);
+    if (rules_.checks_parts) shards_.add(path, r.shard, &status_);
     if (!status_.ok()) return;
     join_counts(r);
     join_findings(r);
@@ -244,6 +245,7 @@ class Merge::Joined {
     return std::move(r);
   }
 
+  const MergeRules rules_;
   size_t count_ = 0;
   std::string first_path_;
   Report first_;
@@ -256,7 +258,7 @@ class Merge::Joined {
   bool said_something_ = false;
 };
 
-Merge::Merge() : joined_(std::make_unique<Joined>()) {}
+Merge::Merge(MergeRules rules) : joined_(std::make_unique<Joined>(rules)) {}
 Merge::~Merge() = default;
 
 void Merge::add(const std::string& path, Report report) { joined_->add(path, std::move(report)); }

@@ -24,6 +24,8 @@ struct ShardSet {
 /// None if the text is not what ShardSet::to_string writes.
 std::optional<ShardSet> parse_shards(std::string_view text);
 
+struct MergeRules { bool checks_parts = true; size_t most_of_a_law = 0; };
+
 /// Joins the shards of a run one after another, and keeps what they have in common instead of them:
 ///
 ///   Merge merge;
@@ -31,7 +33,7 @@ std::optional<ShardSet> parse_shards(std::string_view text);
 ///   Status status = merge.end(/*complete=*/true, &joined);
 class Merge {
  public:
-  Merge();
+  explicit Merge(MergeRules rules = {});
   Merge(const Merge&) = delete;
   Merge& operator=(const Merge&) = delete;
   ~Merge();
