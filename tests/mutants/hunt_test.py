@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -92,7 +93,9 @@ class Hunt(unittest.TestCase):
     def assertWhole(self):
         self.assertEqual(results(self.folder), results(self.alone))
         self.assertEqual(self.claims(), [])
-        self.assertEqual([p for p in self.folder.rglob(".*")], [], "temporary files are left")
+        names = {re.sub(r"\d+", "N", path.relative_to(self.folder).as_posix()) for path in self.folder.rglob("*")}
+        form = {"run.json", "seg", "seg/N", "seg/N/claim", "seg/N/done", "seg/N/done/N.json", "lost", "lost/N"}
+        self.assertEqual(names - form, set(), "temporary files are left")
 
     def test_a_hunt_of_one_counts_each_verdict(self):
         self.assertEqual(self.counts, {"found": 18, "missed": 5, "never acted": 1})
@@ -157,6 +160,8 @@ class Hunt(unittest.TestCase):
         self.assertEqual(counts["differs"], COUNT)
         self.assertIn("m03: another hunt came to another verdict, which stays", said)
         self.assertEqual(set(results(self.folder).values()), {"another one"})
+        self.assertEqual((self.folder / "differs/3/kept.json").read_text(), "another one")
+        self.assertEqual((self.folder / "differs/3/other.json").read_text(), results(self.alone)["seg/0/done/3.json"])
 
     def test_what_does_not_fit_this_machine_is_left(self):
         counts, _ = quietly(self.folder, fits=lambda number: number != 3)
@@ -164,7 +169,8 @@ class Hunt(unittest.TestCase):
         self.assertEqual(list(opened(self.folder).undone()), [3])
 
     def test_a_joined_segment_is_done(self):
-        (self.folder / "seg").mkdir(parents=True)
+        opened(self.folder)
+        (self.folder / "seg").mkdir()
         (self.folder / "seg/0.json").write_text("{}")
         self.assertEqual(list(opened(self.folder).undone()), [])
         self.assertEqual(quietly(self.folder)[0], {})
@@ -187,6 +193,15 @@ class Hunt(unittest.TestCase):
             'only: "m", and the ledger has null', 'sources: "def", and the ledger has "abc"'])
         (self.folder / "run.json").write_text("[]")
         with self.assertRaises(ledger.Refused):
+            opened(self.folder)
+
+    def test_a_folder_of_other_things_is_refused(self):
+        self.folder.mkdir()
+        (self.folder / "corpus").mkdir()
+        opened(self.folder)
+        (self.folder / "run.json").unlink()
+        (self.folder / "main.cc").touch()
+        with self.assertRaisesRegex(ledger.Refused, "it has no run.json, but main.cc"):
             opened(self.folder)
 
 

@@ -21,7 +21,7 @@ class Refused(Exception):
 def put(path, text):
     """False where there is a file already: one of several writers succeeds, and no reader sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.parent / f".{path.name}.{os.getpid()}.{random.getrandbits(64):x}"
+    whole = path.with_name(f"{path.name}.{os.getpid()}.{random.getrandbits(64):x}")
     try:
         with whole.open("w") as file:
             file.write(text)
@@ -40,8 +40,11 @@ class Ledger:
         """Opens the ledger in that folder, or begins it there. run: what run.json has, without its schema."""
         self.folder, self.ranges = pathlib.Path(folder), -(-run["cases"] // run["range"])
         self.stale_seconds = run["stale_seconds"]
-        self.worker = f"{socket.gethostname()}:{os.getpid()}:{random.getrandbits(64):016x}"
+        self.worker = f"{socket.gethostname()} {os.getpid()} {random.getrandbits(64):016x}"
         mine, path = {"schema": SCHEMA, **run}, self.folder / "run.json"
+        others = [p.name for p in self.folder.glob("*") if not p.name.startswith(("run.json", "corpus"))]
+        if others and not path.exists():
+            raise Refused(f"{folder} is no ledger: it has no run.json, but {others[0]}")
         if put(path, json.dumps(mine, indent=2) + "\n"):
             return
         try:
@@ -78,7 +81,7 @@ class Ledger:
 
     def now(self):
         """By the file server's clock."""
-        mine = self.folder / f".{self.worker}"
+        mine = self.folder / f".now.{self.worker}"
         mine.touch()
         now = mine.stat().st_mtime
         mine.unlink()
@@ -90,7 +93,7 @@ class Ledger:
     def take_from_lost(self, number):
         """Frees a range whose worker did not touch its claim for too long."""
         claim = self.claim_of(number)
-        away = claim.with_name(f".{number}.{self.worker}")
+        away = claim.with_name(f"{number}.lost.{self.worker}")
         with contextlib.suppress(FileNotFoundError):  # it was given back, or another one took it
             if not self.is_lost(claim):
                 return
@@ -160,7 +163,11 @@ class Ledger:
                     yield ours
 
     def publish(self, number, text):
-        """False if there is another result already."""
+        """False if there is another result already: that one is kept."""
         if self.segment(number).with_suffix(".json").exists() or put(self.done_of(number), text):
             return True
-        return self.done_of(number).read_text() == text
+        kept = self.done_of(number).read_text()
+        if kept != text:
+            put(self.folder / f"differs/{number}/kept.json", kept)
+            put(self.folder / f"differs/{number}/other.json", text)
+        return kept == text
