@@ -108,7 +108,7 @@ class FaultsRun {
     }
     if (options_.clean_cases > 0 && !interrupted()) run_clean();
     report_.interrupted = interrupted();
-    judge_fault_rows(&report_);
+    judge_faults(&report_);
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return finish(report_, options_.common);
@@ -222,7 +222,7 @@ class FaultsRun {
       }
     }
     if (!any_found && !interrupted() && report_.findings.empty())
-      prove_nothing("nothing was found", "every pair is inert, or never acted", &report_);
+      add_void("nothing was found", "every pair is inert, or never acted", &report_);
   }
 
   void add_pair(const MatrixPair& pair) {
