@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "campaign.h"
 #include "cli.h"
 #include "core/choices.h"
 #include "core/laws.h"
@@ -19,13 +20,14 @@ namespace {
 
 struct FaultsCommand {
   Common common;
+  CampaignOptions campaign;
   std::vector<std::string> ids;       // empty: all
   std::vector<std::string> backends;  // of the matrix; empty: all
   bool matrix = false;
   uint64_t cases = 0;  // histories of each fault, or of a pair of the matrix; 0: not given
   double budget_seconds = 60;
   bool budget_given = false, backend_given = false;
-  uint64_t clean_cases = 0;
+  uint64_t clean_cases = 0;  // 0: none
   bool diagnose = false;
   DeviceKind device = DeviceKind::kSim;
 };
@@ -40,6 +42,10 @@ constexpr uint64_t kTwinCases = 100;
 constexpr double kPairSeconds = 2;
 constexpr uint64_t kPairCases = 60;
 
+// Of a fault in a ledger.
+constexpr uint64_t kLedgerCases = 4000;
+constexpr double kLedgerSeconds = 3600;
+
 constexpr char kFaultsExamples[] =
     "  shadowgraph faults                           the whole catalogue, a minute for each at "
     "most\n"
@@ -48,6 +54,8 @@ constexpr char kFaultsExamples[] =
     "  shadowgraph faults --matrix                  each fault on each backend: 6 minutes on 16 "
     "cores\n"
     "  shadowgraph faults --matrix --id K13 --backend flashmla --backend deepseek_v4\n"
+    "  shadowgraph faults --ledger night/           any number of processes share the catalogue; "
+    "`merge-reports night/`\n"
     "  shadowgraph faults --device cuda             on a GPU, too: does it give the numbers that "
     "are found here?\n"
     "Each fault is planted from outside, and ordinary histories run, of all backends and the same "
@@ -93,6 +101,20 @@ class FaultsRun {
   explicit FaultsRun(const FaultsCommand& options)
       : options_(options), report_(start_report("faults", options.common)), gpu_(options.device) {}
 
+  const Report& report() const { return report_; }
+
+  /// Plants one fault, and adds what came of it: a row, and findings. With one thread and a budget
+  /// in histories it is the same in every process.
+  void add(const Fault& fault) {
+    FaultReport row;
+    row.id = fault.id, row.title = fault.title, row.refs = words_of(fault.refs);
+    row.why_not = fault.why_not;
+    const MakeDevice make_device = gpu_.make_device();
+    if (fault.tap != nullptr && make_device) run_on_gpu(make_device, fault, &row);
+    if (fault.tap != nullptr && !make_device) hunt(fault, &row);
+    report_.faults.push_back(std::move(row));
+  }
+
   int run() {
     const auto start = std::chrono::steady_clock::now();
     const std::vector<const Fault*> faults = chosen_faults(options_);
@@ -115,16 +137,6 @@ class FaultsRun {
   }
 
  private:
-  void add(const Fault& fault) {
-    FaultReport row;
-    row.id = fault.id, row.title = fault.title, row.refs = words_of(fault.refs);
-    row.why_not = fault.why_not;
-    const MakeDevice make_device = gpu_.make_device();
-    if (fault.tap != nullptr && make_device) run_on_gpu(make_device, fault, &row);
-    if (fault.tap != nullptr && !make_device) hunt(fault, &row);
-    report_.faults.push_back(std::move(row));
-  }
-
   /// The same wrong numbers there as here, in every history.
   void run_on_gpu(const MakeDevice& make_device, const Fault& fault, FaultReport* row) {
     if (!fault.is_memory_safe()) {
@@ -301,7 +313,53 @@ class FaultsRun {
   Gpu gpu_;
 };
 
+/// Each fault is a case.
+VerbCampaign faults_campaign(const FaultsCommand& options) {
+  VerbCampaign v = start_campaign("faults", options.common, options.campaign);
+  const std::vector<const Fault*> faults = chosen_faults(options);
+  v.campaign.options.emplace_back("id", fmt::format("{}", fmt::join(options.ids, " ")));
+  v.campaign.options.emplace_back("histories", std::to_string(options.cases));
+  v.campaign.options.emplace_back("diagnose", options.diagnose ? "yes" : "");
+  v.campaign.cases = faults.size();
+  v.name = [faults](const CampaignRange& range) {
+    return "fault " + std::string(faults[range.first]->id);
+  };
+  v.reproduce = [options, faults](const CampaignRange& range) {
+    std::string command = "shadowgraph faults";
+    for (uint64_t i = 0; i < range.count; ++i)
+      command += " --id " + std::string(faults[range.first + i]->id);
+    return fmt::format("{} --seed {} --cases {} --threads 1{}{}", command, options.common.seed,
+                       options.cases, options.diagnose ? " --diagnose" : "",
+                       options.common.reproduce_flags());
+  };
+  v.run = [options, faults](const CampaignRange& range, std::span<const CaseFile>,
+                            const std::function<void(uint64_t)>& at) {
+    FaultsCommand alone = options;
+    alone.common.threads = 1;
+    FaultsRun run(alone);
+    for (uint64_t i = range.first; i < range.first + range.count && !range.corpus; ++i)
+      at(i), run.add(*faults[i]);
+    return RangeResult{body_of(run.report()), {}};
+  };
+  return v;
+}
+
+/// What comes of a fault must not depend on who runs it.
+void check_ledger(const FaultsCommand& options) {
+  if (options.matrix)
+    throw UsageError("--matrix: a ledger shares faults out, not pairs; run it without --ledger");
+  if (options.clean_cases > 0)
+    throw UsageError(
+        "--clean-cases: with nothing planted it is `shadowgraph fuzz` that a ledger shares out");
+  if (options.device == DeviceKind::kCuda)
+    throw UsageError("--device cuda: workers of a ledger run on the simulated device");
+  if (options.budget_given)
+    throw UsageError("--budget-seconds: machines differ in speed; with --ledger give --cases");
+}
+
 int run_with(FaultsCommand& options) {
+  const bool shared = !options.campaign.ledger.empty();
+  if (shared) check_ledger(options);
   check_device(options.device, options.common);
   if (options.device == DeviceKind::kCuda && options.diagnose)
     throw UsageError("--diagnose is of what is found here, without --device cuda");
@@ -309,6 +367,11 @@ int run_with(FaultsCommand& options) {
     throw UsageError("--matrix runs on the simulated device, without --diagnose");
   if (!options.matrix && options.backend_given) throw UsageError("--backend is of --matrix");
   apply(options.common);
+  if (shared) {
+    if (options.cases == 0) options.cases = kLedgerCases;
+    options.campaign.max_findings = options.common.max_findings;
+    return run_on_ledger(options.common, options.campaign, faults_campaign(options));
+  }
   catch_interrupts();
   return FaultsRun(options).run();
 }
@@ -320,6 +383,7 @@ Verb add_faults(CLI::App& app) {
                   "Plant each fault that an engine once shipped, and see what notices it.",
                   kFaultsExamples);
   auto options = std::make_shared<FaultsCommand>();
+  options->campaign.range = 1, options->campaign.case_seconds = kLedgerSeconds;
   command.names("--id", options->ids, "ID",
                 "Of the catalogue: `shadowgraph list faults`; may be given more than once");
   const Option budget = command.number(
@@ -334,12 +398,13 @@ Verb add_faults(CLI::App& app) {
   command.number(
       "--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
       "Histories of each fault, until it is found, in place of a budget in seconds; with "
-      "--matrix of each pair (default 60)");
+      "--ledger always (default 4000); with --matrix of each pair (default 60)");
   command.number("--clean-cases", options->clean_cases, uint64_t{1}, uint64_t{1} << 62,
                  "Afterwards, so many histories with nothing planted");
   command.flag("--diagnose", options->diagnose,
                "Also look for a history in which outputs are wrong, and name the mistake that "
                "would make them so");
+  add_campaign(command, options->campaign);
   add_device(command, options->device);
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
