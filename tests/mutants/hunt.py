@@ -7,6 +7,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+VERSION = re.search(r'define SHADOWGRAPH_VERSION "(.*)"', (ROOT / "include/shadowgraph/version.h").read_text()).group(1)
 
 
 class Trouble(Exception):
@@ -30,7 +31,6 @@ def judged(killer_of, mutant):
 
 def report_of(mutant, verdict, why, seed, reproduce):
     """A report/1 of one mutant: the same bytes whoever tried it."""
-    version = re.search(r'define SHADOWGRAPH_VERSION "(.*)"', (ROOT / "include/shadowgraph/version.h").read_text())
     tried = verdict in ("found", "missed")
     row = {
         "id": mutant["id"], "title": mutant["slip"], "refs": [mutant["file"]],
@@ -48,7 +48,7 @@ def report_of(mutant, verdict, why, seed, reproduce):
         })  # fmt: skip
     summary = {"cases": 1, "findings": len(findings), "waived": 0, "skipped": 0, "unknown_backends": 0, "left_out": 0}
     return {
-        "schema": "shadowgraph.report/1", "verb": "mutants", "version": version.group(1), "seed": seed, "isa": "",
+        "schema": "shadowgraph.report/1", "verb": "mutants", "version": VERSION, "seed": seed, "isa": "",
         "threads": 0, "arith": "", "ok": verdict == "found", "interrupted": False, "bad_input": False,
         "summary": {**summary, "seconds": 0}, "files": [], "coverage": [], "faults": [row], "findings": findings,
     }  # fmt: skip

@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 import generate
-from hunt import ROOT, Trouble, hunt, report_of
+from hunt import ROOT, VERSION, Trouble, hunt, report_of
 from ledger import Ledger, Refused
 
 # Who must see a mutant, quickest first, by the folder of its file: the first that fits.
@@ -185,7 +185,8 @@ def check(mutants):
 
 def open_ledger(args, mutants, sources):
     drawn = {"generate": str(args.generate), "seed": str(args.seed), "folder": " ".join(args.folder)}
-    options = {"verb": "mutants", "sources": sources, "only": " ".join(args.only or ()), **(drawn if args.generate else {})}
+    options = {"verb": "mutants", "version": VERSION, "sources": sources, "only": " ".join(args.only or ())}
+    options |= drawn if args.generate else {}
     return Ledger(args.ledger, {
         "options": options, "cases": len(mutants), "range": 1, "most_of_a_law": 0,  # every survivor is listed
         "stale_seconds": args.stale_seconds, "case_seconds": SECONDS_A_PROGRAM, "corpus": [],
