@@ -52,8 +52,9 @@ struct RangeResult {
   std::vector<std::pair<std::string, std::string>> failures;
 };
 
-/// The bytes of a report as a ledger keeps it.
-std::string body_of(Report report);
+/// The bytes of a report as a ledger keeps it, of each law so many failing cases listed
+/// (MergeRules).
+std::string body_of(Report report, size_t most_of_a_law);
 
 /// Texts, and results, as bytes, for pipes and messages.
 std::string packed(std::span<const std::string> texts);
