@@ -26,7 +26,11 @@ std::optional<Claim> claim(Ledger& ledger) {
 
 std::set<uint64_t> claim_all(Ledger& ledger) {
   std::set<uint64_t> ranges;
-  while (const std::optional<Claim> c = claim(ledger)) EXPECT_TRUE(ranges.insert(c->range).second);
+  while (const std::optional<Claim> c = claim(ledger)) {
+    const bool is_new = ranges.insert(c->range).second;
+    EXPECT_TRUE(is_new) << c->range;
+    if (!is_new) break;
+  }
   return ranges;
 }
 
@@ -83,7 +87,7 @@ TEST(Ledger, WorkersHaveDifferentRangesAndTogetherAll) {
     more = false;
     for (Ledger* ledger : {a.get(), b.get()}) {
       const std::optional<Claim> c = claim(*ledger);
-      EXPECT_TRUE(!c || of_both.insert(c->range).second);
+      ASSERT_TRUE(!c || of_both.insert(c->range).second);
       more |= c.has_value();
     }
   }
