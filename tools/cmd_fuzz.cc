@@ -83,6 +83,8 @@ constexpr char kFuzzExamples[] =
     "  shadowgraph fuzz --exhaustive decode         every small batch of a mode, in every graph\n"
     "  shadowgraph fuzz --backend flashattention --plant K04      what notices this fault\n"
     "  shadowgraph fuzz --device cuda --plant K04   the same on a GPU, and with the same numbers\n"
+    "  shadowgraph fuzz --cases 100000 --ledger night/     shared with any number of processes; "
+    "`merge-reports night/` has the verdict\n"
     "  shadowgraph fuzz --cases 100000 --shard 2/4 --format json --output 2.json   a quarter; "
     "`merge-reports` joins four\n"
     "Every other case is a history: a scheduler admits, extends, decodes, drafts, verifies, "
