@@ -109,16 +109,13 @@ constexpr char kFuzzExamples[] =
     "arranged otherwise\n"
     "(pages, slots, batch, chunks, threads, instruction set) must give the same bits.";
 
-constexpr const char* kMoreCases = "give it more cases: --cases, --seconds, another --seed";
 constexpr const char* kOthers = "give it other cases: `shadowgraph fuzz --plant`";
 
-/// Neither must a run that judged nothing.
+/// At the end of a run.
 void say_what_is_void(const Planted& planted, bool changed, const std::string& nothing,
                       const std::string& more, Report* report) {
-  judge_plants(planted, changed, more, report);
-  if (report->interrupted || report->cases > 0) return;
-  report->void_verdict = "nothing was judged";
-  report->warnings.push_back(nothing);
+  count_plants(planted, changed, report);
+  conclude(nothing, more, report);
 }
 
 RunOptions run_options(const FuzzCommand& options, DeviceCalls* device = nullptr) {
@@ -342,7 +339,8 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   fuzz.run = run_options(options, gpu.calls());
   fuzz.kernels = chosen.kernels;
   fuzz.histories.backends = chosen.backends;
-  fuzz.histories.tap = planted.tap();
+  fuzz.counted_tap = planted.tap();
+  fuzz.histories.tap = Planted(chosen.faults).tap();
   fuzz.histories.make_device = gpu.make_device();
   const std::string flags = chosen.flags + (gpu.calls() != nullptr ? " --device cuda" : "");
   fuzz.histories.flags = flags, fuzz.histories.refs = chosen.refs;

@@ -9,7 +9,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "core/split.h"
 #include "io/file.h"
+#include "report/conclude.h"
 
 namespace shadowgraph {
 namespace {
@@ -69,10 +71,8 @@ class Shards {
 /// Lines in the order in which they came, each once.
 class Lines {
  public:
-  void add(const std::vector<std::string>& lines) {
-    for (const std::string& line : lines) {
-      if (seen_.insert(line).second) list_.push_back(line);
-    }
+  void add(std::string line) {
+    if (seen_.insert(line).second) list_.push_back(std::move(line));
   }
   const std::vector<std::string>& list() const { return list_; }
 
@@ -119,11 +119,8 @@ std::optional<ShardSet> parse_shards(std::string_view text) {
   const size_t slash = std::min(text.find('/'), text.size());
   ShardSet set;
   set.count = read_number(text.substr(std::min(slash + 1, text.size())));
-  for (std::string_view parts = text.substr(0, slash); !parts.empty();) {
-    const size_t end = std::min(parts.find(','), parts.size());
-    set.parts.push_back(read_number(parts.substr(0, end)));
-    parts.remove_prefix(std::min(end + 1, parts.size()));
-  }
+  for (const std::string_view part : split(text.substr(0, slash), ","))
+    set.parts.push_back(read_number(part));
   const bool ascending =
       std::ranges::adjacent_find(set.parts, std::greater_equal<uint64_t>()) == set.parts.end();
   const bool inside =
@@ -141,7 +138,7 @@ class Merge::Joined {
       return;
     }
     if (count_ == 2) join(first_path_, first_);
-    join(path, r);
+    join(path, std::move(r));
   }
 
   Status end(bool complete, Report* joined) {
@@ -153,7 +150,7 @@ class Merge::Joined {
 
  private:
   /// A report of another run is not joined, and neither is anything after it.
-  void join(const std::string& path, const Report& r) {
+  void join(const std::string& path, Report r) {
     same(path, "verb", first_.verb, r.verb);
     if (r.bench) fail(path, "verb", "a verb with cases", r.verb);
     same(path, "version", first_.version, r.version);
@@ -161,9 +158,9 @@ class Merge::Joined {
     same(path, "arith", first_.arith, r.arith);
     if (rules_.checks_parts) shards_.add(path, r.shard, &status_);
     if (!status_.ok()) return;
-    join_counts(r);
+    take_back(&r);
+    join_counts(path, r);
     join_findings(r);
-    join_void(path, r);
   }
 
   void fail(const std::string& path, std::string field, std::string expected, std::string got) {
@@ -176,7 +173,7 @@ class Merge::Joined {
     if (mine != first) fail(path, field, first + ", as in " + first_path_, mine);
   }
 
-  void join_counts(const Report& from) {
+  void join_counts(const std::string& path, const Report& from) {
     Report& to = all_;
     to.threads = std::max(to.threads, from.threads);
     to.cases += from.cases, to.skipped += from.skipped;
@@ -195,7 +192,16 @@ class Merge::Joined {
     for (const auto& [law, judged] : from.laws) to.laws[law] += judged;
     for (const auto& [name, cases] : from.features) to.features[name] += cases;
     for (const Histogram& h : from.histograms) join_histogram(h, &to.histograms);
-    acted_.add(from.acted), isas_.add({from.isa});
+    for (const auto& [fault, acted] : from.planted) to.planted[fault] += acted;
+    to.changed |= from.changed;
+    for (const std::string& warning : from.warnings) warnings_.add(warning);
+    for (const std::string_view isa : split(from.isa, ", ")) isas_.add(std::string(isa));
+    to.unlisted += from.unlisted, to.unlisted_waived += from.unlisted_waived;
+    if (const int64_t unlisted = from.unlisted + from.unlisted_waived; unlisted > 0)
+      warnings_.add(
+          fmt::format("{}: {} findings are counted and not listed; run it with a larger "
+                      "--max-findings",
+                      path, unlisted));
   }
 
   void join_findings(const Report& from) {
@@ -205,24 +211,6 @@ class Merge::Joined {
       if (evidence != from.evidence.end()) all_.evidence[all_.findings.size()] = evidence->second;
       all_.findings.push_back(from.findings[i]);
     }
-    all_.unlisted += from.unlisted, all_.unlisted_waived += from.unlisted_waived;
-  }
-
-  /// What a shard could not say another may have said: only if none did, the run says nothing.
-  void join_void(const std::string& path, const Report& r) {
-    warnings_if_void_.add(r.warnings);
-    if (r.void_verdict.empty()) {
-      said_something_ = true;
-      warnings_.add(r.warnings);
-    } else {
-      void_verdicts_.add({r.void_verdict});
-    }
-    if (r.unlisted + r.unlisted_waived == 0) return;
-    for (Lines* lines : {&warnings_, &warnings_if_void_})
-      lines->add(
-          {fmt::format("{}: {} findings are counted and not listed; run it with a larger "
-                       "--max-findings",
-                       path, r.unlisted + r.unlisted_waived)});
   }
 
   Report finished() {
@@ -230,18 +218,12 @@ class Merge::Joined {
     r.verb = first_.verb, r.version = first_.version, r.seed = first_.seed, r.arith = first_.arith;
     r.shard = shards_.to_string();
     r.isa = fmt::format("{}", fmt::join(isas_.list(), ", "));
-    r.acted = acted_.list();
     for (const auto& [name, cases] : coverage_) {
       const auto& [backend, mode, phase] = name;
       r.coverage.push_back({backend, mode, phase, cases});
     }
-    // What one shard did not notice another did. Such findings have no evidence.
-    if (r.missed_faults().empty())
-      std::erase_if(r.findings, [](const Finding& f) { return f.id == "fault.missed"; });
     std::ranges::stable_sort(r.faults, {}, &FaultReport::id);
-    r.warnings = (said_something_ ? warnings_ : warnings_if_void_).list();
-    if (!said_something_)
-      r.void_verdict = fmt::format("{}", fmt::join(void_verdicts_.list(), ", "));
+    r.warnings = warnings_.list();
     return std::move(r);
   }
 
@@ -254,8 +236,7 @@ class Merge::Joined {
   Report all_;
   std::map<std::tuple<std::string, std::string, std::string>, int64_t> coverage_;
   std::unordered_set<std::string> findings_;  // keys
-  Lines acted_, isas_, warnings_, warnings_if_void_, void_verdicts_;
-  bool said_something_ = false;
+  Lines isas_, warnings_;
 };
 
 Merge::Merge(MergeRules rules) : joined_(std::make_unique<Joined>(rules)) {}
