@@ -187,9 +187,13 @@ TEST(RemoteQueue, SaysWhyTheQueueDoesNotWork) {
   p.recorder.status = two_findings();
   std::optional<Claim> claim;
   EXPECT_EQ(p.queue->claim(&claim).to_string(), two_findings().to_string());
+  EXPECT_EQ(p.queue->trouble().to_string(), two_findings().to_string());
   EXPECT_EQ(p.queue->publish(1, {}).to_string(), two_findings().to_string());
+  EXPECT_EQ(p.queue->trouble().to_string(), two_findings().to_string());
   std::string text;
   EXPECT_EQ(p.queue->case_file("a", &text).to_string(), two_findings().to_string());
+  p.recorder.status = {};
+  EXPECT_TRUE(p.queue->publish(1, {}).ok() && p.queue->trouble().ok());
 }
 
 TEST(RemoteQueue, AnotherCampaignIsRefusedOptionByOption) {

@@ -65,10 +65,10 @@ Status RemoteQueue::case_file(const std::string& path, std::string* text) {
 Status RemoteQueue::claim(std::optional<Claim>* claim) {
   claim->reset();
   const std::optional<Message> answer = client_.ask({.word = Word::kClaim});
-  if (!answer || answer->word != Word::kClaim) return no_answer();
+  if (!answer || answer->word != Word::kClaim) return trouble_ = no_answer();
   const auto& [has, range, deaths, at, deaths_alone] = answer->numbers;
   if (has != 0) *claim = Claim{range, deaths, at, deaths_alone};
-  return status_of(answer->bytes);
+  return trouble_ = status_of(answer->bytes);
 }
 
 void RemoteQueue::beat(uint64_t range, uint64_t at, bool alone) {
@@ -82,8 +82,8 @@ void RemoteQueue::release(uint64_t range) {
 Status RemoteQueue::publish(uint64_t range, const RangeResult& result) {
   const std::optional<Message> answer =
       client_.ask({.word = Word::kPublish, .numbers = {range}, .bytes = packed(result)});
-  if (!answer || answer->word != Word::kPublish) return no_answer();
-  return status_of(answer->bytes);
+  if (!answer || answer->word != Word::kPublish) return trouble_ = no_answer();
+  return trouble_ = status_of(answer->bytes);
 }
 
 QueueState RemoteQueue::state() {

@@ -48,12 +48,16 @@ class RemoteQueue final : public Queue {
   Status publish(uint64_t range, const RangeResult& result) override;
   QueueState state() override;
 
+  /// Why the last of its claims and results failed; ok if it did not.
+  const Status& trouble() const { return trouble_; }
+
  private:
   RemoteQueue(Client& client, Campaign campaign)
       : client_(client), campaign_(std::move(campaign)) {}
 
   Client& client_;
   const Campaign campaign_;
+  Status trouble_;
 };
 
 }  // namespace shadowgraph
