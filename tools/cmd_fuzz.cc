@@ -13,44 +13,40 @@
 #include "fuzz/file/history_file.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/grid/step_grid.h"
+#include "fuzz_command.h"
 #include "fuzz_tables.h"
-#include "gpu.h"
 #include "io/file.h"
 #include "report/merge.h"
 
 namespace shadowgraph::cli {
-namespace {
 
-struct FuzzCommand {
-  Common common;
-  double seconds = 60;
-  uint64_t cases = 0;
-  uint64_t first = 0;
-  bool seconds_given = false, cases_given = false, first_given = false;
-  Shard shard;                        // of the cases' numbers
-  std::string exhaustive;             // a grid's name; empty: random cases
-  std::vector<std::string> backends;  // empty: all, and the kernels
-  std::vector<std::string> plants;
-  std::string save_failures;  // a folder; empty: none
-  std::string choices;        // of one history
-  DeviceKind device = DeviceKind::kSim;
-  bool choices_given = false;
-};
+void say_what_is_void(const Planted& planted, bool changed, const std::string& nothing,
+                      const std::string& more, Report* report) {
+  count_plants(planted, changed, report);
+  conclude(nothing, more, report);
+}
+
+RunOptions run_options(const FuzzCommand& options, DeviceCalls* device) {
+  RunOptions run;
+  run.arith = options.common.arith;
+  run.isa = options.common.isa;
+  run.device = device;
+  return run;
+}
+
+Report begin_report(const FuzzCommand& options) {
+  Report report = start_report("fuzz", options.common);
+  const Shard& shard = options.shard;
+  if (shard.count > 1) report.shard = ShardSet{{shard.index + 1}, shard.count}.to_string();
+  return report;
+}
+
+namespace {
 
 constexpr std::string_view kKernels = "kernels";
 constexpr std::string_view kOfHistories[] = {"histories"}, kOfPrograms[] = {"programs"};
-constexpr std::string_view kNoStep = "the history has no step that its backend runs";
 
-/// What the options name, looked up. Throws UsageError.
-struct Chosen {
-  std::vector<const Backend*> backends;
-  bool kernels = true;
-  std::vector<const Fault*> faults;
-  std::string flags;              // to choose the same again
-  std::vector<std::string> refs;  // of what is planted
-  std::string plants;             // those of faults alone
-};
-
+/// Throws UsageError.
 Chosen choose(const FuzzCommand& options) {
   Chosen c;
   c.kernels = options.backends.empty();
@@ -73,14 +69,6 @@ Chosen choose(const FuzzCommand& options) {
   if (c.backends.empty() && !options.exhaustive.empty())
     throw UsageError("--backend: kernels have no histories; `shadowgraph list backends`");
   return c;
-}
-
-/// The runs whose laws are judged.
-std::vector<std::string_view> laws_of(const Chosen& chosen) {
-  std::vector<std::string_view> runs;
-  if (!chosen.backends.empty()) runs.emplace_back("histories");
-  if (chosen.kernels) runs.emplace_back("calls");
-  return runs;
 }
 
 constexpr char kFuzzExamples[] =
@@ -110,50 +98,6 @@ constexpr char kFuzzExamples[] =
     "(pages, slots, batch, chunks, threads, instruction set) must give the same bits.";
 
 constexpr const char* kOthers = "give it other cases: `shadowgraph fuzz --plant`";
-
-/// At the end of a run.
-void say_what_is_void(const Planted& planted, bool changed, const std::string& nothing,
-                      const std::string& more, Report* report) {
-  count_plants(planted, changed, report);
-  conclude(nothing, more, report);
-}
-
-RunOptions run_options(const FuzzCommand& options, DeviceCalls* device = nullptr) {
-  RunOptions run;
-  run.arith = options.common.arith;
-  run.isa = options.common.isa;
-  run.device = device;
-  return run;
-}
-
-/// One case file for each history or call that failed.
-void save_failures(const FuzzCommand& options, const Chosen& chosen, const Planted& planted,
-                   const FuzzResult& result, Report* report) {
-  if (options.save_failures.empty()) return;
-  std::map<std::string, int> saved;
-  const auto save = [&](const std::string& law, const std::string& text, const std::string& flags) {
-    const std::string path = fmt::format("{}/{}-{}.json", options.save_failures, law, ++saved[law]);
-    Status status = write_file(path, std::as_bytes(std::span(text)));
-    for (Finding& f : status.findings()) report->findings.push_back(std::move(f));
-    if (status.ok())
-      report->warnings.push_back("saved " + path + ": `shadowgraph replay " + path + flags + "`");
-  };
-  for (const auto& [law, choices] : result.failures) {
-    HistoryCase x = case_of(choices, chosen.backends, planted.tap());
-    x.plants = options.plants;
-    save(law, to_json(x), "");
-  }
-  const RunOptions run = run_options(options);
-  for (const auto& [law, choices] : result.call_failures)
-    save(law, to_json(call_of(choices, run)), run.flags());
-}
-
-Report begin_report(const FuzzCommand& options) {
-  Report report = start_report("fuzz", options.common);
-  const Shard& shard = options.shard;
-  if (shard.count > 1) report.shard = ShardSet{{shard.index + 1}, shard.count}.to_string();
-  return report;
-}
 
 /// All small batches of a mode, of every backend that is chosen.
 int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& chosen) {
@@ -311,76 +255,7 @@ int run_device(const FuzzCommand& options, int calls) {
   return finish(report, options.common);
 }
 
-/// The share of the time or of the cases, whichever ends first.
-double share_done(const FuzzOptions& fuzz, const FuzzProgress& p) {
-  const double of_time = fuzz.seconds > 0 ? p.seconds / fuzz.seconds : 0;
-  const double cases = static_cast<double>(fuzz.cases) / static_cast<double>(fuzz.shard.count);
-  return std::max(of_time, fuzz.cases > 0 ? static_cast<double>(p.cases) / cases : 0);
-}
-
-std::string nothing_ran(const FuzzCommand& options) {
-  return options.cases > 0 && options.cases < options.shard.count
-             ? "--shard: none of these cases is of this shard"
-             : "--seconds: too short for one case";
-}
-
-/// Random cases and histories.
-int run_random(const FuzzCommand& options, const Chosen& chosen) {
-  const Planted planted(chosen.faults);
-  FuzzOptions fuzz;
-  fuzz.seed = options.common.seed;
-  fuzz.first = options.first;
-  fuzz.cases = options.cases;
-  fuzz.shard = options.shard;
-  fuzz.seconds = options.cases != 0 && !options.seconds_given ? 0 : options.seconds;
-  fuzz.threads = options.common.num_threads();
-  fuzz.max_findings = options.common.max_findings;
-  Gpu gpu(options.device);
-  fuzz.run = run_options(options, gpu.calls());
-  fuzz.kernels = chosen.kernels;
-  fuzz.histories.backends = chosen.backends;
-  fuzz.counted_tap = planted.tap();
-  fuzz.histories.tap = Planted(chosen.faults).tap();
-  fuzz.histories.make_device = gpu.make_device();
-  const std::string flags = chosen.flags + (gpu.calls() != nullptr ? " --device cuda" : "");
-  fuzz.histories.flags = flags, fuzz.histories.refs = chosen.refs;
-
-  if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
-  catch_interrupts();
-  Report report = begin_report(options);
-  FuzzResult result;
-  {
-    Progress progress(options.common, "cases");
-    result = run_fuzz(
-        fuzz,
-        [&](const FuzzProgress& p) {
-          progress.update(share_done(fuzz, p), static_cast<int64_t>(p.cases),
-                          static_cast<int64_t>(p.findings));
-        },
-        interrupted());
-  }
-  report.interrupted = interrupted();
-  report.cases = static_cast<int64_t>(result.cases);
-  report.skipped = static_cast<int64_t>(result.skipped);
-  report.seconds = result.seconds;
-  report.findings.assign(result.findings.findings().begin(), result.findings.findings().end());
-  for (const auto& [name, cases] : result.coverage)
-    report.coverage.push_back(coverage_of(name, cases));
-  report.add_laws(result.laws, laws_of(chosen));
-  report.features = result.features;
-  say_what_is_void(planted, result.unnoticed.has_value(),
-                   result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options), kMoreCases,
-                   &report);
-  save_failures(options, chosen, planted, result, &report);
-  const FuzzHistograms& h = result.histograms;
-  if (!chosen.kernels) return finish(report, options.common);
-  report.histograms = {histogram_of("keys", h.keys, {0, 1, 16, 64, 128, 192, 256, 512, 1024}),
-                       histogram_of("requests", h.requests, {1, 2, 3, 4, 5}),
-                       histogram_of("head_dim", h.head_dim, {1, 16, 32, 64, 128})};
-  return finish(report, options.common);
-}
-
-int run_with(FuzzCommand& options) {
+int run_with(FuzzCommand& options, const RunCampaign& run_campaign) {
   apply(options.common);
   const Chosen chosen = choose(options);
   if (const StepGrid* grid = find_step_grid(options.exhaustive))
@@ -398,7 +273,37 @@ int run_with(FuzzCommand& options) {
     throw UsageError("--device cuda: " + options.exhaustive + " runs on the simulated device");
   if (options.choices_given)
     return chosen.backends.empty() ? run_call(options) : run_choices(options, chosen);
-  return run_random(options, chosen);
+  if (options.campaign.ledger.empty()) return run_random(options, chosen);
+  if (!options.save_failures.empty())
+    throw UsageError("--save-failures: a ledger keeps failing cases in its folder corpus");
+  return run_campaign(options.common, options.campaign, random_campaign(options, chosen));
+}
+
+std::vector<std::pair<std::string, std::string>> names_of_grids() {
+  std::vector<std::pair<std::string, std::string>> names = {
+      {"device-3", "device-3"}, {"device-4", "device-4"}, {"device-5", "device-5"}};
+  for (const StepGrid& grid : step_grids()) names.emplace_back(grid.name, grid.name);
+  return names;
+}
+
+/// What a test runner that shards says: Bazel's two variables, and the file that it wants touched.
+Shard shard_of_environment() {
+  const auto number = [](const char* name) {
+    const char* text = std::getenv(name);
+    const std::string_view digits = text == nullptr ? "" : text;
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    const bool whole = error == std::errc() && end == digits.data() + digits.size();
+    return whole && !digits.empty() ? std::optional(value) : std::nullopt;
+  };
+  const std::optional<uint64_t> index = number("TEST_SHARD_INDEX"),
+                                count = number("TEST_TOTAL_SHARDS");
+  if (!index || !count) return {};
+  if (*index >= *count)
+    throw UsageError(fmt::format("TEST_SHARD_INDEX: {} of TEST_TOTAL_SHARDS {}: 0 to {}", *index,
+                                 *count, *count - 1));
+  if (const char* path = std::getenv("TEST_SHARD_STATUS_FILE")) (void)write_file(path, {});
+  return {*index, *count};
 }
 
 /// The i-th of n parts of a run.
@@ -409,15 +314,18 @@ Option add_shard(Command& command, const std::shared_ptr<FuzzCommand>& options) 
       throw BadValue("'" + text + "' is not a shard as 2/4: 1/N to N/N");
     options->shard = {set->parts[0] - 1, set->count};
   };
-  return command.parsed(
-      "--shard", parse,
-      "The i-th of n parts of the same run: its cases are those whose number mod n is i - 1",
-      "i/n");
+  return command.parsed("--shard", parse,
+                        "The i-th of n parts of the same run: its cases are those whose number mod "
+                        "n is i - 1 (default: "
+                        "TEST_SHARD_INDEX and TEST_TOTAL_SHARDS, which begin at 0)",
+                        "i/n");
 }
 
 }  // namespace
 
-Verb add_fuzz(CLI::App& app) {
+Verb add_fuzz(CLI::App& app) { return add_fuzz(app, run_on_ledger); }
+
+Verb add_fuzz(CLI::App& app, const RunCampaign& run_campaign) {
   Command command(
       app, "fuzz",
       "Run random calls and histories against the oracle: exact data, error bounds, equal bits.",
@@ -430,14 +338,12 @@ Verb add_fuzz(CLI::App& app) {
   const Option first =
       command.number("--first", options->first, uint64_t{0}, uint64_t{1} << 62,
                      "Number of the first case (default 0); of a mode's grid, too");
-  command.number("--max-findings", options->common.max_findings, size_t{1},
-                 std::numeric_limits<size_t>::max(),
-                 "Stop after N findings, and list no more than these (default 100)");
-  std::vector<std::pair<std::string, std::string>> grids = {
-      {"device-3", "device-3"}, {"device-4", "device-4"}, {"device-5", "device-5"}};
-  for (const StepGrid& grid : step_grids()) grids.emplace_back(grid.name, grid.name);
+  const Option max_findings = command.number(
+      "--max-findings", options->common.max_findings, size_t{1}, std::numeric_limits<size_t>::max(),
+      "Stop after N findings, and list no more than these (default 100); with "
+      "--ledger list so many failing cases of each law (default 10)");
   const Option exhaustive = command.choice(
-      "--exhaustive", options->exhaustive, grids,
+      "--exhaustive", options->exhaustive, names_of_grids(),
       "Instead, everything up to a small size: `shadowgraph list grids`; by default by the "
       "backends whose layers it is made of");
   exhaustive.excludes(seconds);
@@ -461,15 +367,20 @@ Verb add_fuzz(CLI::App& app) {
           .excludes(cases)
           .excludes(first)
           .excludes(exhaustive);
-  add_shard(command, options).excludes(choices);
+  const Option ledger = add_campaign(command, options->campaign);
+  ledger.excludes(choices);
+  const Option shard = add_shard(command, options);
+  shard.excludes(choices).excludes(ledger);
   add_common_options(command, options->common);
   add_coverage(command, options->common);
-  return {command, [options, seconds, cases, first, choices] {
+  return {command, [options, run_campaign, seconds, cases, first, choices, shard, max_findings] {
             options->seconds_given = seconds.given();
             options->cases_given = cases.given();
             options->first_given = first.given();
             options->choices_given = choices.given();
-            return run_with(*options);
+            if (max_findings.given()) options->campaign.max_findings = options->common.max_findings;
+            if (!shard.given() && !choices.given()) options->shard = shard_of_environment();
+            return run_with(*options, run_campaign);
           }};
 }
 

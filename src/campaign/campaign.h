@@ -55,16 +55,21 @@ struct RangeResult {
 /// The bytes of a report as a ledger keeps it.
 std::string body_of(Report report);
 
-/// Results, and files, as bytes, for pipes and messages.
-std::string packed(const RangeResult& result);
-RangeResult unpacked(const std::string& bytes);
+/// Texts, and results, as bytes, for pipes and messages.
 std::string packed(std::span<const std::string> texts);
 std::vector<std::string> unpacked_texts(const std::string& bytes);
+std::string packed(const RangeResult& result);
+RangeResult unpacked(const std::string& bytes);
 
-/// Runs a part of a range in this process, one case after the other. files: the texts of its part
-/// of the corpus. at(number) is called before each: of the cases, or of the corpus.
+/// A file of the corpus.
+struct CaseFile {
+  std::string path, text;  // "num.bound/89abcdef01234567.json"
+};
+
+/// Runs a part of a range in this process, one case after the other. files: its part of the corpus;
+/// of cases none. at(number) is called before each: of the cases, or of the corpus.
 using RunRange =
-    std::function<RangeResult(const CampaignRange& range, std::span<const std::string> files,
+    std::function<RangeResult(const CampaignRange& range, std::span<const CaseFile> files,
                               const std::function<void(uint64_t)>& at)>;
 
 }  // namespace shadowgraph

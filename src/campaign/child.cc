@@ -98,7 +98,10 @@ void Child::live(const RunRange& run, int requests, int results) const {
     for (std::string bytes; read_message(requests, &bytes);) {
       CampaignRange part;
       std::memcpy(&part, bytes.data(), sizeof part);
-      const std::vector<std::string> files = unpacked_texts(bytes.substr(sizeof part));
+      std::vector<std::string> texts = unpacked_texts(bytes.substr(sizeof part));
+      std::vector<CaseFile> files;
+      for (size_t i = 0; i + 1 < texts.size(); i += 2)
+        files.push_back({std::move(texts[i]), std::move(texts[i + 1])});
       const auto at = [this](uint64_t number) { *at_ = number; };
       if (!write_message(results, packed(run(part, files, at)))) break;
     }
@@ -110,11 +113,13 @@ void Child::live(const RunRange& run, int requests, int results) const {
   ::_exit(0);
 }
 
-void Child::start(const CampaignRange& part, std::span<const std::string> files) {
+void Child::start(const CampaignRange& part, std::span<const CaseFile> files) {
   *at_ = part.first;
+  std::vector<std::string> texts;
+  for (const CaseFile& file : files) texts.push_back(file.path), texts.push_back(file.text);
   // One that has died says so when it is read.
   (void)write_message(
-      requests_, std::string(reinterpret_cast<const char*>(&part), sizeof part) + packed(files));
+      requests_, std::string(reinterpret_cast<const char*>(&part), sizeof part) + packed(texts));
 }
 
 std::optional<RangeResult> Child::read() {

@@ -21,8 +21,8 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// It must have nothing to do. files: the texts of a part of the corpus.
-  void start(const CampaignRange& part, std::span<const std::string> files);
+  /// It must have nothing to do. files: of a part of the corpus.
+  void start(const CampaignRange& part, std::span<const CaseFile> files);
   /// Readable once there is a result, or once it has died.
   int fd() const { return results_; }
   /// Takes what is there. A result, if it is whole.

@@ -99,6 +99,7 @@ class Ledger::Folder {
     if (!status.ok() && is_reduced(range / kSegment)) return {};  // another worker's is in there
     if (status.ok() && !put) status = compare_with_kept(range, result.body);
     if (status.ok()) release(range);
+    if (status.ok() && put) reduce_if_done(range / kSegment);
     return status;
   }
 
@@ -168,7 +169,10 @@ class Ledger::Folder {
     if (!status.ok()) return status;
     const std::set<uint64_t> claimed = numbers_in(folder_of(segment) + "/claim", "");
     const std::set<uint64_t> done = numbers_in(folder_of(segment) + "/done", ".json");
-    if (done.size() == ranges_of(segment)) return reduce(segment);
+    if (done.size() == ranges_of(segment)) {
+      reduce(segment);
+      return {};
+    }
     std::vector<uint64_t> old;
     for (uint64_t range = segment * kSegment; range < segment * kSegment + ranges_of(segment);
          ++range) {
@@ -266,9 +270,14 @@ class Ledger::Folder {
       joined->findings.push_back(two_results(range, fmt::format("differs/{}", range)));
   }
 
+  void reduce_if_done(uint64_t segment) {
+    const bool done =
+        numbers_in(folder_of(segment) + "/done", ".json").size() == ranges_of(segment);
+    if (done) reduce(segment);
+  }
   /// Joins the results of a segment that is done, and removes them.
-  Status reduce(uint64_t segment) {
-    if (unreadable_.contains(segment)) return {};
+  void reduce(uint64_t segment) {
+    if (unreadable_.contains(segment)) return;
     Merge merge(rules());
     std::set<uint64_t> gaps;
     Report joined;
@@ -283,7 +292,6 @@ class Ledger::Folder {
     } else {
       unreadable_.insert(segment);  // collect() says so; others' ranges are to be run
     }
-    return {};
   }
 
   /// Adds a segment's results to a merge.

@@ -149,11 +149,13 @@ class Worker {
   }
 
   /// A file that cannot be read is an empty one, which breaks a law of its own.
-  std::vector<std::string> files_of(const CampaignRange& cases) const {
-    std::vector<std::string> texts(cases.corpus ? cases.count : 0);
-    for (size_t i = 0; i < texts.size(); ++i)
-      (void)queue_.case_file(campaign_.corpus[cases.first + i], &texts[i]);
-    return texts;
+  std::vector<CaseFile> files_of(const CampaignRange& cases) const {
+    std::vector<CaseFile> files(cases.corpus ? cases.count : 0);
+    for (size_t i = 0; i < files.size(); ++i) {
+      files[i].path = campaign_.corpus[cases.first + i];
+      (void)queue_.case_file(files[i].path, &files[i].text);
+    }
+    return files;
   }
 
   bool is_given_up(const Job& job) const {
@@ -245,8 +247,9 @@ class Worker {
             : make_finding("run.crash", {}, "an end of the case", death);
     if (run.count > 1)
       f.got += fmt::format(", behind {} other cases; alone it ends", run.count - 1);
-    f.case_id = options_.name(at);
-    f.reproduce = options_.reproduce(run);
+    const std::string file = at.corpus ? "corpus/" + campaign_.corpus[at.first] : "";
+    f.case_id = at.corpus ? file : options_.name(at);
+    f.reproduce = at.corpus ? "shadowgraph replay " + file : options_.reproduce(run);
     Report report = options_.head;
     report.findings.push_back(std::move(f));
     return {body_of(std::move(report)), {}};

@@ -28,7 +28,7 @@ struct FuzzOptions {
   double seconds = 0;         // 0: no limit; one of the two is set
   int threads = 0;            // cases at once; 0: one a core
   size_t max_findings = 100;  // stops after so many; 0: no limit
-  // Of one law so many failing cases are shrunk, and their findings listed: with one thread the
+  // So many failing cases of one law are shrunk, and their findings listed: with one thread the
   // first ones; the others are only counted. 0: all of them
   size_t most_of_a_law = 0;
   std::function<void(uint64_t number)> starts;  // told of each case before it runs; any thread
