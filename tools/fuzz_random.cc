@@ -9,6 +9,7 @@
 #include "fuzz_command.h"
 #include "fuzz_tables.h"
 #include "io/file.h"
+#include "report/parts.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -148,6 +149,8 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
   catch_interrupts();
   Report report = begin_report(options);
+  if (options.first_given && options.cases > 0 && options.shard.count == 1)
+    report.range = RangeSet{{{fuzz.first, fuzz.first + fuzz.cases - 1}}}.to_string();
   FuzzResult result;
   {
     Progress progress(options.common, "cases");

@@ -311,7 +311,7 @@ std::string render_json(const Report& r, const RenderOptions& options) {
          {"coverage", to_array(r.coverage)}};
   if (!r.faults.empty()) j["faults"] = to_array(r.faults);
   if (!r.matrix.empty()) j["matrix"] = to_array(r.matrix);
-  add(j, "shard", r.shard);
+  add(j, "shard", r.shard), add(j, "range", r.range);
   add(j, "void", r.void_verdict);
   add(j, "acted", r.acted());
   if (!r.planted.empty()) j["planted"] = r.planted;

@@ -150,7 +150,8 @@ void read_summary(JsonMembers& m, Report* r) {
 void read_head(JsonMembers& m, Report* r) {
   int64_t threads = 0;
   m.need("verb", &r->verb), m.need("version", &r->version), m.need("seed", &r->seed);
-  m.get("shard", &r->shard), m.need("isa", &r->isa), m.need("arith", &r->arith);
+  m.get("shard", &r->shard), m.get("range", &r->range);
+  m.need("isa", &r->isa), m.need("arith", &r->arith);
   m.count("threads", &threads);
   r->threads = static_cast<int>(std::min<int64_t>(threads, 1 << 20));
   m.need("interrupted", &r->interrupted), m.need("bad_input", &r->bad_input);

@@ -138,7 +138,9 @@ struct Evidence {
 struct Report {
   std::string verb, version;
   uint64_t seed = 0;
-  std::string shard;  // "2/4": the second of four parts of the run; empty: all of it
+  // Parts of the run (parts.h): "2/4", the second of four; "512-767", so many cases, both ends
+  // included. Empty: all of it, or no --first was given
+  std::string shard, range;
   std::string isa;
   int threads = 0;
   std::string arith;

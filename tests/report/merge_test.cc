@@ -195,16 +195,44 @@ TEST(Merge, TheOrderOfShardsChangesNothing) {
   } while (std::ranges::next_permutation(order).found);
 }
 
-TEST(Shards, AreReadAsTheyAreWritten) {
-  for (const char* text : {"1/1", "2/4", "1,3/4", "1,2,3/3", "1000000/1000000"}) {
-    const auto set = parse_shards(text);
-    ASSERT_TRUE(set.has_value()) << text;
-    EXPECT_EQ(set->to_string(), text);
+/// Cases first to last of a fuzz run, in ranges.
+ReportFile range(const std::string& text) {
+  ReportFile file = shard(1);
+  file.path = text + ".json", file.report.shard = "", file.report.range = text;
+  return file;
+}
+
+TEST(Merge, RangesOfARunAreJoined) {
+  Report r;
+  ASSERT_EQ(merge({range("256-511"), range("600-700"), range("0-255")}, false, &r), "ok");
+  EXPECT_EQ(r.range, "0-511,600-700");
+  EXPECT_EQ(r.shard, "");
+  EXPECT_EQ(r.cases, 30);
+  Report more;
+  ASSERT_EQ(merge({{"joined", r}, range("512-599")}, true, &more), "ok");
+  EXPECT_EQ(more.range, "0-700");
+}
+
+TEST(Merge, AMissingPartIsMissingAlsoFromOneReportAlone) {
+  Report r;
+  EXPECT_EQ(merge({range("0-511,600-700")}, true, &r),
+            "io.shard: 0-511,600-700.json: range is without 512-599, expected all cases of 0-700");
+  EXPECT_EQ(merge({range("0-511,600-700")}, false, &r), "ok");
+  EXPECT_EQ(r.range, "0-511,600-700");
+  ReportFile one = shard(1);
+  EXPECT_EQ(merge({one}, true, &r),
+            "io.shard: shard1.json: shard is without 2, 3, expected all 3 shards");
+}
+
+TEST(Merge, ALedgersResultsAreNoPartsThatItChecks) {
+  Report r;
+  for (const size_t most : {0, 1}) {
+    Merge merge({.checks_parts = false, .most_of_a_law = most});
+    for (int i = 0; i < 3; ++i) merge.add("result", range("").report);
+    ASSERT_EQ(merge.end(true, &r).to_string(), "ok");
+    EXPECT_EQ(r.cases, 30);
+    EXPECT_EQ(r.shard + r.range, "");
   }
-  for (const char* text :
-       {"", "/", "1", "0/2", "3/2", "1/0", "01/2", "1/2/3", "1 /2", "+1/2", "2,1/3", "1,1/3",
-        "1,/3", ",1/3", "1/1000001", "-1/2", "1/99999999999999999999"})
-    EXPECT_FALSE(parse_shards(text).has_value()) << text;
 }
 
 }  // namespace
