@@ -46,7 +46,7 @@ std::string text_of(const QueueState& state) {
 
 Option add_campaign(Command& command, CampaignOptions& options) {
   command.number("--range", options.range, uint64_t{1}, uint64_t{1} << 32,
-                 "With --ledger: cases of a range, which a worker takes at once (default 512)");
+                 "With --ledger: cases of a range, which a worker takes at once (default 128; of grids more)");
   command.number("--stale-seconds", options.stale_seconds, 0.1, 1e6,
                  "With --ledger: a worker that gives no sign for so long is lost, and others take "
                  "its ranges (default 60)");

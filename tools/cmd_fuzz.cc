@@ -20,6 +20,10 @@
 
 namespace shadowgraph::cli {
 
+CaseRange range_of(const FuzzCommand& options) {
+  return {options.first, options.cases > 0 ? options.cases : CaseRange::kNoEnd, options.shard};
+}
+
 void say_what_is_void(const Planted& planted, bool changed, const std::string& nothing,
                       const std::string& more, Report* report) {
   count_plants(planted, changed, report);
@@ -44,7 +48,6 @@ Report begin_report(const FuzzCommand& options) {
 namespace {
 
 constexpr std::string_view kKernels = "kernels";
-constexpr std::string_view kOfHistories[] = {"histories"}, kOfPrograms[] = {"programs"};
 
 /// Throws UsageError.
 Chosen choose(const FuzzCommand& options) {
@@ -96,55 +99,6 @@ constexpr char kFuzzExamples[] =
     "bits, other data must lie within the derived bound of a float64 oracle, and the same values "
     "arranged otherwise\n"
     "(pages, slots, batch, chunks, threads, instruction set) must give the same bits.";
-
-constexpr const char* kOthers = "give it other cases: `shadowgraph fuzz --plant`";
-
-/// All small batches of a mode, of every backend that is chosen.
-int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& chosen) {
-  catch_interrupts();
-  Report report = begin_report(options);
-  const auto start = std::chrono::steady_clock::now();
-  const Planted planted(chosen.faults);
-  std::vector<const Backend*> backends = chosen.backends;
-  if (options.backends.empty()) {
-    backends.clear();
-    for (const std::string_view name : grid.backends) backends.push_back(find_backend(name));
-  }
-  for (size_t i = 0; i < backends.size() && !interrupted(); ++i) {
-    Progress progress(options.common, "parts");
-    StepGridResult result = run_step_grid(
-        grid, *backends[i], options.common.num_threads(), options.common.max_findings,
-        planted.tap(),
-        [&](size_t done, size_t of) {
-          const double part = static_cast<double>(done) / static_cast<double>(of);
-          progress.update((static_cast<double>(i) + part) / static_cast<double>(backends.size()),
-                          static_cast<int64_t>(done), 0);
-        },
-        interrupted(),
-        {options.first, options.cases_given ? options.cases : UINT64_MAX, options.shard});
-    report.cases += static_cast<int64_t>(result.steps);
-    report.skipped += static_cast<int64_t>(result.skipped);
-    const std::string name(backends[i]->info().name), mode(grid.name);
-    report.coverage.push_back({name, mode, "eager", static_cast<int64_t>(result.steps)});
-    report.coverage.push_back({name, mode, "replay", static_cast<int64_t>(result.replays)});
-    report.add_laws(result.laws, kOfHistories);
-    for (Finding f : std::as_const(result.findings).findings()) {
-      add_refs(chosen.refs, &f);
-      f.reproduce += chosen.plants;
-      report.findings.push_back(std::move(f));
-    }
-  }
-  report.interrupted = interrupted();
-  say_what_is_void(
-      planted, true,
-      options.first_given && options.first >= count_steps(grid)
-          ? fmt::format("--first: {} has {} steps", grid.name, count_steps(grid))
-          : fmt::format("--exhaustive {}: none of its steps is served by what --backend names",
-                        grid.name),
-      kOthers, &report);
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return finish(report, options.common);
-}
 
 /// A list that is not the history's own must not look like it.
 void say_what_was_read(std::span<const uint32_t> given, std::span<const uint32_t> made,
@@ -225,58 +179,23 @@ int run_choices(const FuzzCommand& options, const Chosen& chosen) {
   return finish(report, options.common);
 }
 
-/// All device programs of the small scope.
-int run_device(const FuzzCommand& options, int calls) {
-  catch_interrupts();
-  Report report = begin_report(options);
-  const auto start = std::chrono::steady_clock::now();
-  DeviceGridResult result;
-  {
-    Progress progress(options.common, "parts");
-    result = run_device_grid(
-        calls, options.common.num_threads(), options.common.max_findings,
-        [&](size_t done, size_t of) {
-          progress.update(static_cast<double>(done) / static_cast<double>(of),
-                          static_cast<int64_t>(done), 0);
-        },
-        interrupted(), options.shard);
-  }
-  const std::string grid = "device-" + std::to_string(calls);
-  report.interrupted = interrupted();
-  report.cases = static_cast<int64_t>(result.programs);
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  for (Finding f : std::as_const(result.findings).findings()) {
-    f.reproduce = "shadowgraph fuzz --exhaustive " + grid;
-    report.findings.push_back(std::move(f));
-  }
-  report.add_laws(result.laws, kOfPrograms);
-  for (const auto& [code, count] : result.coverage.codes)
-    report.coverage.push_back({grid, std::string(name_of(code)), "eager", count});
-  return finish(report, options.common);
-}
-
 int run_with(FuzzCommand& options, const RunCampaign& run_campaign) {
   apply(options.common);
   const Chosen chosen = choose(options);
-  if (const StepGrid* grid = find_step_grid(options.exhaustive))
-    return run_steps(options, *grid, chosen);
-  if (!options.exhaustive.empty()) {
-    if (!chosen.flags.empty())
-      throw UsageError("--exhaustive: no backend runs in " + options.exhaustive);
-    if (options.cases_given || options.first_given)
-      throw UsageError("--exhaustive: " + options.exhaustive + " runs whole, without " +
-                       (options.cases_given ? "--cases" : "--first"));
-    return run_device(options, options.exhaustive.back() - '0');
-  }
   check_device(options.device, options.common);
-  if (options.device == DeviceKind::kCuda && !options.exhaustive.empty())
+  const bool grid = !options.exhaustive.empty();
+  if (options.device == DeviceKind::kCuda && grid)
     throw UsageError("--device cuda: " + options.exhaustive + " runs on the simulated device");
+  if (grid && options.seconds_given && options.campaign.ledger.empty())
+    throw UsageError("--seconds: a grid runs whole, except on a --ledger");
   if (options.choices_given)
     return chosen.backends.empty() ? run_call(options) : run_choices(options, chosen);
-  if (options.campaign.ledger.empty()) return run_random(options, chosen);
+  if (options.campaign.ledger.empty())
+    return grid ? run_grid(options, chosen) : run_random(options, chosen);
   if (!options.save_failures.empty())
     throw UsageError("--save-failures: a ledger keeps failing cases in its folder corpus");
-  return run_campaign(options.common, options.campaign, random_campaign(options, chosen));
+  return run_campaign(options.common, options.campaign,
+                      grid ? grid_campaign(options, chosen) : random_campaign(options, chosen));
 }
 
 std::vector<std::pair<std::string, std::string>> names_of_grids() {
@@ -346,7 +265,6 @@ Verb add_fuzz(CLI::App& app, const RunCampaign& run_campaign) {
       "--exhaustive", options->exhaustive, names_of_grids(),
       "Instead, everything up to a small size: `shadowgraph list grids`; by default by the "
       "backends whose layers it is made of");
-  exhaustive.excludes(seconds);
   command.names("--backend", options->backends, "NAME",
                 "Histories of this backend only, or `kernels`; may be given more than once");
   command.names(
@@ -373,9 +291,8 @@ Verb add_fuzz(CLI::App& app, const RunCampaign& run_campaign) {
   shard.excludes(choices).excludes(ledger);
   add_common_options(command, options->common);
   add_coverage(command, options->common);
-  return {command, [options, run_campaign, seconds, cases, first, choices, shard, max_findings] {
+  return {command, [options, run_campaign, seconds, first, choices, shard, max_findings] {
             options->seconds_given = seconds.given();
-            options->cases_given = cases.given();
             options->first_given = first.given();
             options->choices_given = choices.given();
             if (max_findings.given()) options->campaign.max_findings = options->common.max_findings;

@@ -19,7 +19,7 @@ struct FuzzCommand {
   double seconds = 60;
   uint64_t cases = 0;
   uint64_t first = 0;
-  bool seconds_given = false, cases_given = false, first_given = false;
+  bool seconds_given = false, first_given = false;
   Shard shard;                        // of the cases' numbers
   std::string exhaustive;             // a grid's name; empty: random cases
   std::vector<std::string> backends;  // empty: all, and the kernels
@@ -40,17 +40,25 @@ struct Chosen {
   std::string plants;             // those of faults alone
 };
 
+inline constexpr std::string_view kNotOfShard = "--shard: none of these cases is of this shard";
+inline constexpr const char* kOthers = "give it other cases: `shadowgraph fuzz --plant`";
 inline constexpr std::string_view kNoStep = "the history has no step that its backend runs";
 
 RunOptions run_options(const FuzzCommand& options, DeviceCalls* device = nullptr);
 Report begin_report(const FuzzCommand& options);
+/// The cases that the options name.
+CaseRange range_of(const FuzzCommand& options);
 /// At the end of a run.
 void say_what_is_void(const Planted& planted, bool changed, const std::string& nothing,
                       const std::string& more, Report* report);
 
 /// Random calls and histories.
 int run_random(const FuzzCommand& options, const Chosen& chosen);
+/// Everything up to a small size. Throws UsageError.
+int run_grid(const FuzzCommand& options, const Chosen& chosen);
+
 /// The same as the cases of a campaign.
 VerbCampaign random_campaign(const FuzzCommand& options, const Chosen& chosen);
+VerbCampaign grid_campaign(const FuzzCommand& options, const Chosen& chosen);
 
 }  // namespace shadowgraph::cli

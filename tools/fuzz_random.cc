@@ -30,9 +30,8 @@ double share_done(const FuzzOptions& fuzz, const FuzzProgress& p) {
 }
 
 std::string nothing_ran(const FuzzCommand& options) {
-  return options.cases > 0 && options.cases < options.shard.count
-             ? "--shard: none of these cases is of this shard"
-             : "--seconds: too short for one case";
+  return range_of(options).size() > 0 ? "--seconds: too short for one case"
+                                      : std::string(kNotOfShard);
 }
 
 /// What runs of the same options have in common.
@@ -207,7 +206,7 @@ VerbCampaign random_campaign(const FuzzCommand& options, const Chosen& chosen) {
       for (FailureFile& file : failures_of(cases, options, chosen))
         result.failures.emplace_back(std::move(file.law), std::move(file.text));
     }
-    result.body = body_of(std::move(report));
+    result.body = body_of(std::move(report), options.campaign.max_findings);
     return result;
   };
   return v;

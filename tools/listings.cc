@@ -255,7 +255,7 @@ Listing list_grids() {
   for (const int calls : {3, 4, 5}) {
     const std::string number = std::to_string(calls);
     listing.rows.push_back(
-        {"device-" + number, std::to_string(small_program_count(calls)),
+        {"device-" + number, std::to_string(SmallPrograms(calls).size()),
          "all programs of up to " + number + " calls over 2 streams, 1 event and 3 capture modes"});
   }
   for (const StepGrid& grid : step_grids())

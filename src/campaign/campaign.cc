@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "report/merge.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -39,7 +41,10 @@ CampaignRange range_of(const Campaign& campaign, uint64_t number) {
   return r;
 }
 
-std::string body_of(Report report) {
+std::string body_of(Report report, size_t most_of_a_law) {
+  Merge merge({.checks_parts = false, .most_of_a_law = most_of_a_law});
+  merge.add("", std::move(report));
+  (void)merge.end(false, &report);
   report.seconds = 0, report.threads = 0, report.isa.clear();
   for (FaultReport& fault : report.faults) fault.seconds = 0;
   RenderOptions options;

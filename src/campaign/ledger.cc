@@ -285,7 +285,9 @@ class Ledger::Folder {
     if (status.ok() && gaps.empty() && !exists(path_of(segment))) {
       status = merge.end(false, &joined);
       bool put = false;
-      if (status.ok()) status = put_text(path_of(segment), body_of(std::move(joined)), &put);
+      if (status.ok())
+        status =
+            put_text(path_of(segment), body_of(std::move(joined), campaign_.most_of_a_law), &put);
     }
     if (status.ok()) {
       (void)is_reduced(segment);

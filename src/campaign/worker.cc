@@ -252,7 +252,7 @@ class Worker {
     f.reproduce = at.corpus ? "shadowgraph replay " + file : options_.reproduce(run);
     Report report = options_.head;
     report.findings.push_back(std::move(f));
-    return {body_of(std::move(report)), {}};
+    return {body_of(std::move(report), campaign_.most_of_a_law), {}};
   }
 
   /// Hands the next range to the child first: nobody waits for a disk.
@@ -277,7 +277,7 @@ class Worker {
     }
     Report report;
     (void)merge.end(false, &report);
-    all.body = body_of(std::move(report));
+    all.body = body_of(std::move(report), campaign_.most_of_a_law);
     return all;
   }
 

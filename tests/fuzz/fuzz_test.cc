@@ -87,6 +87,35 @@ TEST(Shard, HasEachNumberOnceAndItsNextIsTheFirstThatItHas) {
   }
 }
 
+TEST(CaseRange, NextSizeAndPartsAgreeWithTheNumbersThatItHas) {
+  for (const uint64_t count : {uint64_t{0}, uint64_t{1}, uint64_t{7}, CaseRange::kNoEnd}) {
+    for (uint64_t first = 0; first < 5; ++first) {
+      for (Shard shard{0, 3}; shard.index < 3; ++shard.index) {
+        const CaseRange range = CaseRange{first, count, shard}.within(2, 20);
+        uint64_t size = 0, next = range.end();
+        for (uint64_t number = 25; number-- > 0;) {
+          const bool has = number >= std::max<uint64_t>(first, 2) && number < 20 &&
+                           number - first < count && shard.has(number);
+          EXPECT_EQ(range.has(number), has);
+          size += has;
+          if (has) next = number;
+          EXPECT_EQ(range.next(number), next);
+        }
+        EXPECT_EQ(range.size(), size);
+      }
+    }
+  }
+}
+
+TEST(CaseRange, EndsWhereNumbersDo) {
+  const uint64_t most = CaseRange::kNoEnd;
+  EXPECT_EQ((CaseRange{5, most}).end(), most);
+  EXPECT_EQ((CaseRange{most, 5}).end(), most);
+  EXPECT_EQ((CaseRange{most - 5, 4}).end(), most - 1);
+  // The next of this shard would be more than fits.
+  EXPECT_EQ((CaseRange{0, most, {0, uint64_t{1} << 63}}).next(most - 1), most);
+}
+
 TEST(Fuzz, TheSameSeedIsTheSameRunWhateverTheThreads) {
   FuzzOptions options;
   options.seed = 7;

@@ -22,14 +22,15 @@ constexpr size_t kThin = 53;
 
 template <int kGrid>
 void thinned(const std::function<void(const GridPart&)>& walk) {
-  size_t at = 0;
+  uint64_t begin = 0;
   step_grids()[kGrid].parts([&](const GridPart& part) {
+    const CaseRange thin{begin, part.num_shapes(), {0, kThin}};
+    const uint64_t first = thin.next(0) - begin;
     GridPart some = part;
-    some.shapes.clear();
-    for (const StepShape& shape : part.shapes) {
-      if (at++ % kThin == 0) some.shapes.push_back(shape);
-    }
+    some.shapes = {
+        {thin.size(), [part, first](uint64_t i) { return part.shape(first + i * kThin); }}};
     walk(some);
+    begin = thin.end();
   });
 }
 
@@ -53,7 +54,7 @@ TEST(StepGrid, OfTheBackendsThatRunAGridEachServesSomeOfIt) {
       const Backend* backend = find_backend(name);
       ASSERT_NE(backend, nullptr) << name;
       const MakeTap tap = nullptr;
-      const StepRange part{0, UINT64_MAX, {0, 211}};
+      const CaseRange part{0, CaseRange::kNoEnd, {0, 211}};
       EXPECT_GT(run_step_grid(
                     grid, *backend, 2, 1, tap, [](size_t, size_t) {}, stop, part)
                     .steps,
@@ -84,7 +85,8 @@ TEST(StepGrid, NoShapeComesTwice) {
   for (const StepGrid& grid : step_grids()) {
     grid.parts([&](const GridPart& part) {
       std::set<std::string> seen;
-      for (const StepShape& s : part.shapes) {
+      for (uint64_t i = 0; i < part.num_shapes(); ++i) {
+        const StepShape s = part.shape(i);
         std::string key;
         const auto add = [&](const std::vector<int32_t>& list) {
           for (const int32_t x : list) key += std::to_string(x) + " ";
@@ -223,7 +225,7 @@ TEST(StepGrid, OfStatesFindsAFreshRequestThatReadsItsSlotAndATreeTakenForAChain)
   }
 }
 
-StepGridResult run_plans(StepRange range, const MakeTap& tap, const char* backend) {
+StepGridResult run_plans(const CaseRange& range, const MakeTap& tap, const char* backend) {
   const std::atomic<bool> stop = false;
   return run_step_grid(
       *find_step_grid("decode-plans"), *find_backend(backend), 2, 3, tap, [](size_t, size_t) {},
@@ -270,34 +272,55 @@ TEST(StepGrid, IsStoppedFromOutside) {
   EXPECT_EQ(result.steps, 0u);
 }
 
-StepGridResult run_range(StepRange range, const MakeTap& tap) {
+StepGridResult run_range(const CaseRange& range, const MakeTap& tap) {
   const std::atomic<bool> stop = false;
   return run_step_grid(
       *find_step_grid("decode"), *find_backend("flashattention"), 2, 1, tap, [](size_t, size_t) {},
       stop, range);
 }
 
-TEST(StepRange, RunsTheStepsOfItsNumbersAlone) {
+TEST(StepGrid, RunsTheStepsOfItsNumbersAlone) {
   for (const uint64_t count : {1u, 301u, 302u})
     EXPECT_EQ(run_range({7, count}, nullptr).steps, count);
-  EXPECT_EQ(run_range({18570, UINT64_MAX}, nullptr).steps, 6u);
+  EXPECT_EQ(run_range({18570, CaseRange::kNoEnd}, nullptr).steps, 6u);
   EXPECT_EQ(run_range({18576, 1}, nullptr).steps, 0u);
 }
 
-TEST(StepRange, ShardsTogetherAreTheRange) {
-  const StepGridResult whole = run_range({100, 200}, nullptr);
+/// Sums of counts, and findings in the order of ranges.
+StepGridResult run_cut(const CaseRange& range, uint64_t cut, const MakeTap& tap) {
   StepGridResult sum;
-  for (Shard shard{0, 3}; shard.index < 3; ++shard.index) {
-    const StepGridResult part = run_range({100, 200, shard}, nullptr);
-    EXPECT_LE(part.steps + part.skipped, 67u);
+  for (uint64_t first = range.first; first < range.end(); first += cut) {
+    StepGridResult part = run_range({first, std::min(cut, range.end() - first), range.shard}, tap);
     sum.steps += part.steps, sum.skipped += part.skipped, sum.replays += part.replays;
+    sum.laws.add(part.laws), sum.findings.add(std::move(part.findings));
   }
-  EXPECT_EQ(sum.steps, whole.steps);
-  EXPECT_EQ(sum.skipped, whole.skipped);
-  EXPECT_EQ(sum.replays, whole.replays);
+  return sum;
 }
 
-TEST(StepRange, AFindingIsReproducedByItsNumberAlone) {
+TEST(StepGrid, RangesOfAnyCutAreTheRange) {
+  const CaseRange range{180, 400};  // of two parts
+  const StepGridResult whole = run_range(range, nullptr);
+  EXPECT_EQ(whole.steps, 400u);
+  for (const uint64_t cut : {1, 30, 512}) {
+    for (const uint64_t shards : {1, 3}) {
+      StepGridResult sum;
+      for (Shard shard{0, shards}; shard.index < shards; ++shard.index) {
+        const StepGridResult part = run_cut({range.first, range.count, shard}, cut, nullptr);
+        EXPECT_EQ(part.steps, (CaseRange{range.first, range.count, shard}).size());
+        sum.steps += part.steps, sum.skipped += part.skipped, sum.replays += part.replays;
+        sum.laws.add(part.laws);
+      }
+      EXPECT_EQ(sum.steps, whole.steps);
+      EXPECT_EQ(sum.skipped, whole.skipped);
+      EXPECT_EQ(sum.replays, whole.replays);
+      // Each range captures what its steps share, and that is judged, too.
+      for (size_t law = 0; law < std::size(kLaws); ++law)
+        EXPECT_GE(sum.laws.all()[law], whole.laws.all()[law]) << kLaws[law].id;
+    }
+  }
+}
+
+TEST(StepGrid, AFindingIsReproducedByItsNumberAlone) {
   struct OneLess : Tap {
     void batch(ForwardBatch& batch) override {
       lens.assign(batch.seq_lens.begin(), batch.seq_lens.end());

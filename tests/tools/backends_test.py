@@ -156,8 +156,6 @@ class Histories(Fuzz):
         self.refused("--choices", "1.2", "--exhaustive", "decode", said=["--choices", "--exhaustive"])
         self.refused("--choices", "1.2", "--cases", "1", said=["--choices", "--cases"])
         self.refused("--choices", "1.2", "--first", "1", said=["--choices", "--first"])
-        self.refused("--exhaustive", "device-3", "--cases", "1", said=["device-3", "--cases"])
-        self.refused("--exhaustive", "device-3", "--first", "1", said=["device-3", "--first"])
 
     def test_choices_are_one_history(self):
         report = self.report("--choices", "0.1.3", "--backend", "flashattention")
@@ -311,8 +309,9 @@ class Grids(Fuzz):
         self.assertTrue(re.search(r"\nclean: 1 case judged, 0 findings, [\d.]+ s\n\Z", out), out)
 
     def test_a_part_of_a_grid_is_run_by_its_numbers(self):
-        report = self.report("--exhaustive", "decode", "--backend", "flashattention", "--first", "100", "--cases", "7")
-        self.assertEqual(report["summary"]["cases"], 7)
+        for grid, first, cases in (("decode", "100", 7), ("device-3", "100", 7), ("device-5", "1306820", 12)):
+            report = self.report("--exhaustive", grid, "--first", first, "--cases", "7" if cases == 7 else "100")
+            self.assertEqual(report["summary"]["cases"], cases)
 
     def test_a_grid_of_other_layers_runs_by_the_backends_that_have_them(self):
         report = self.report("--exhaustive", "states", "--shard", "1/400")
@@ -320,9 +319,11 @@ class Grids(Fuzz):
                          {"mamba2", "gdn", "kda", "lightning"})
 
     def test_a_run_that_judged_nothing_says_why_and_is_not_clean(self):
-        for args, why in ((("--backend", "flashmla"), "none of its steps is served"),
-                          (("--first", "18576"), "has 18576 steps")):
-            code, out, _ = run("fuzz", "--exhaustive", "decode", *args)
+        for grid, args, why in (("decode", ("--backend", "flashmla"), "none of its steps is served"),
+                                ("decode", ("--first", "18576"), "--first: decode has 18576 cases"),
+                                ("device-3", ("--first", "3621"), "--first: device-3 has 3621 cases"),
+                                ("device-3", ("--cases", "2", "--shard", "3/3"), "none of these cases is of this shard")):
+            code, out, _ = run("fuzz", "--exhaustive", grid, *args)
             self.assertEqual(code, BAD_INPUT)
             self.assertIn(why, out)
             self.assertRegex(out.splitlines()[-1], "^nothing was judged: 0 cases")

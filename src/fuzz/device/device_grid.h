@@ -13,16 +13,17 @@ namespace shadowgraph {
 
 struct DeviceGridResult {
   uint64_t programs = 0;
-  Status findings;
+  Status findings;  // by number; reproduce: the command that runs its program alone
   DeviceCoverage coverage;
   LawCounts laws;
 };
 
-/// All programs of up to max_calls calls of small_scope(), or those that a shard has: numbers count
-/// from each first call on. Stops after max_findings findings. progress(done, of) counts parts of
-/// the walk; any thread may call it.
+/// Those of SmallPrograms(max_calls) that are in the range. Stops after max_findings findings.
+/// progress(done, of) counts programs, and starts is told of each before it runs; any thread may
+/// call them.
 DeviceGridResult run_device_grid(int max_calls, int threads, size_t max_findings,
-                                 const std::function<void(size_t done, size_t of)>& progress,
-                                 const std::atomic<bool>& stop, const Shard& shard = {});
+                                 const std::function<void(uint64_t done, uint64_t of)>& progress,
+                                 const std::atomic<bool>& stop, const CaseRange& range = {},
+                                 const std::function<void(uint64_t number)>& starts = {});
 
 }  // namespace shadowgraph

@@ -1,6 +1,5 @@
 #include "fuzz/device/device_program.h"
 
-#include <algorithm>
 #include <string_view>
 
 namespace shadowgraph {
@@ -38,29 +37,10 @@ std::vector<DeviceCall> make_small_scope() {
   return calls;
 }
 
-struct Walk {
-  int max_calls;
-  const std::function<bool(const DeviceProgram&)>& visit;
-  uint64_t count = 0;
-  DeviceProgram program = {};
-
-  /// stream_used: an earlier call named a stream, so that the two are no longer alike.
-  bool go(bool stream_used) {
-    ++count;
-    if (!visit(program)) return false;
-    if (static_cast<int>(program.calls.size()) == max_calls) return true;
-    for (const DeviceCall& call : small_scope())
-      if (!with(call, stream_used)) return false;
-    return true;
-  }
-  bool with(const DeviceCall& call, bool stream_used) {
-    if (!stream_used && has_stream(call.verb) && call.stream != 0) return true;
-    program.calls.push_back(call);
-    const bool on = go(stream_used || has_stream(call.verb));
-    program.calls.pop_back();
-    return on;
-  }
-};
+/// May the call come next? The first stream that is named is stream 0.
+constexpr bool may_follow(const DeviceCall& call, bool stream_named) {
+  return stream_named || !has_stream(call.verb) || call.stream == 0;
+}
 
 }  // namespace
 
@@ -138,29 +118,36 @@ std::span<const DeviceCall> small_scope() {
   return calls;
 }
 
-uint64_t small_program_count(int max_calls) {
-  const auto scope = small_scope();
-  const auto with = [&](auto wanted) {
-    return static_cast<uint64_t>(std::count_if(scope.begin(), scope.end(), wanted));
-  };
-  const uint64_t on_first =
-      with([](const DeviceCall& c) { return has_stream(c.verb) && c.stream == 0; });
-  const uint64_t on_none = with([](const DeviceCall& c) { return !has_stream(c.verb); });
-  // Sequences after which the streams are still alike, and those after which they are not.
-  uint64_t alike = 1, apart = 0, count = 0;
-  for (int calls = 1; calls <= max_calls; ++calls) {
-    apart = apart * scope.size() + alike * on_first;
-    alike *= on_none;
-    count += alike + apart;
+SmallPrograms::SmallPrograms(int max_calls) : sizes_{{1, 1}} {
+  for (int left = 1; left <= max_calls; ++left) {
+    std::array<uint64_t, 2> sizes = {1, 1};
+    for (const bool named : {false, true})
+      for (const DeviceCall& call : small_scope())
+        if (may_follow(call, named)) sizes[named] += sizes_.back()[named || has_stream(call.verb)];
+    sizes_.push_back(sizes);
   }
-  return count;
 }
 
-uint64_t for_each_small_program(size_t first, int max_calls,
-                                const std::function<bool(const DeviceProgram&)>& visit) {
-  Walk walk{max_calls, visit};
-  walk.with(small_scope()[first], false);
-  return walk.count;
+DeviceProgram SmallPrograms::operator[](uint64_t number) const {
+  DeviceProgram program;
+  size_t left = sizes_.size() - 1;
+  bool named = false;
+  // The empty program has no number.
+  for (uint64_t at = number + 1; at > 0;) {
+    --at, --left;
+    for (const DeviceCall& call : small_scope()) {
+      if (!may_follow(call, named)) continue;
+      const bool now_named = named || has_stream(call.verb);
+      const uint64_t size = sizes_[left][now_named];
+      if (at < size) {
+        program.calls.push_back(call);
+        named = now_named;
+        break;
+      }
+      at -= size;
+    }
+  }
+  return program;
 }
 
 }  // namespace shadowgraph

@@ -2,8 +2,8 @@
 // simulated device and held against what every program keeps (docs/graphs.md).
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -63,12 +63,20 @@ Status check_device_program(const DeviceProgram& program, uint64_t seed, DeviceC
 
 /// The calls of the small scope: 2 streams, 1 event, 3 modes.
 std::span<const DeviceCall> small_scope();
-/// How many programs for_each_small_program visits over all first calls.
-uint64_t small_program_count(int max_calls);
-/// All programs of 1 to max_calls calls of the small scope, up to the names of the streams.
-/// first: only those whose first call is small_scope()[first]. Returns how many; visit ends the
-/// walk with false.
-uint64_t for_each_small_program(size_t first, int max_calls,
-                                const std::function<bool(const DeviceProgram&)>& visit);
+
+/// All programs of 1 to max_calls calls of the small scope, up to the names of the streams. They
+/// are numbered from 0: each program, then those that go on from it.
+class SmallPrograms {
+ public:
+  explicit SmallPrograms(int max_calls);
+  uint64_t size() const { return sizes_.back()[0] - 1; }
+  /// Visits none of those before it: their number is known. Requires number < size().
+  DeviceProgram operator[](uint64_t number) const;
+
+ private:
+  // Programs that begin with some calls, these alone among them: [calls that may follow][a call
+  // named a stream, so that the two are no longer alike]
+  std::vector<std::array<uint64_t, 2>> sizes_;
+};
 
 }  // namespace shadowgraph

@@ -1,6 +1,7 @@
 #include "fuzz/grid/grid_parts.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "fuzz/grid/step_grid.h"
@@ -18,17 +19,30 @@ constexpr int32_t kMostRequests = 3, kMostBucket = 4;
 // Tokens before a step of blocks, and rows of req_to_token with its row 0
 constexpr int32_t kMostBlockPrefix = 10, kMaxRows = 4;
 
-/// fn(v) for all v with v[i] < base, of that size.
-template <class Fn>
-void each_vector(int32_t size, int32_t base, Fn fn) {
-  Ints v(static_cast<size_t>(size), 0);
-  for (;;) {
-    fn(v);
-    auto it = std::ranges::find_if(v, [&](int32_t x) { return x + 1 < base; });
-    if (it == v.end()) return;
-    std::fill(v.begin(), it, 0);
-    ++*it;
-  }
+/// How many vectors of that size have values from 0 to base - 1.
+uint64_t count_vectors(int32_t size, uint64_t base) {
+  return size == 0 ? 1 : base * count_vectors(size - 1, base);
+}
+
+/// The vector with that number: its values are the digits, the lowest first.
+Ints vector_of(uint64_t number, int32_t size, uint64_t base) {
+  Ints v;
+  for (; std::ssize(v) < size; number /= base) v.push_back(static_cast<int32_t>(number % base));
+  return v;
+}
+
+/// Adds make(v, i) for each vector of that size and base, in each of so many variants.
+template <class Make>
+void add_shapes(int32_t size, int32_t base, uint64_t variants, GridPart* part, const Make& make) {
+  const auto values = static_cast<uint64_t>(base);
+  part->shapes.push_back({count_vectors(size, values) * variants, [=](uint64_t number) {
+                            return make(vector_of(number / variants, size, values),
+                                        number % variants);
+                          }});
+}
+template <class Make>
+void add_shapes(int32_t size, int32_t base, GridPart* part, const Make& make) {
+  add_shapes(size, base, 1, part, [make](const Ints& v, uint64_t) { return make(v); });
 }
 
 /// Lengths of a prefix: to one more than two pages.
@@ -56,9 +70,8 @@ void decode_parts(const PartWalk& walk) {
           part.bucket = bucket;
           part.max_tokens = kMostBucket;
           for (int32_t n = 1; n <= std::min(bucket, kMostRequests); ++n) {
-            each_vector(n, most_prefix(page_size) + 1, [&](const Ints& prefix) {
-              part.shapes.push_back(
-                  {.page_size = page_size, .order = order, .prefix_lens = prefix});
+            add_shapes(n, most_prefix(page_size) + 1, &part, [=](const Ints& prefix) {
+              return StepShape{.page_size = page_size, .order = order, .prefix_lens = prefix};
             });
           }
           walk(part);
@@ -77,16 +90,15 @@ void decode_plan_parts(const PartWalk& walk) {
 }
 
 /// Prefixes and new tokens of a batch, as one vector.
-void add_extends(ForwardMode mode, int32_t requests, int32_t most_q, const StepShape& like,
-                 std::vector<StepShape>* shapes) {
-  each_vector(requests, (most_prefix(like.page_size) + 1) * most_q, [&](const Ints& v) {
+void add_extends(int32_t requests, int32_t most_q, const StepShape& like, GridPart* part) {
+  const int32_t base = (most_prefix(like.page_size) + 1) * most_q;
+  add_shapes(requests, base, part, [like, most_q](const Ints& v) {
     StepShape shape = like;
-    shape.mode = mode;
     for (const int32_t x : v) {
       shape.prefix_lens.push_back(x / most_q);
       shape.q_lens.push_back(x % most_q + 1);
     }
-    shapes->push_back(std::move(shape));
+    return shape;
   });
 }
 
@@ -99,8 +111,8 @@ void extend_parts(const PartWalk& walk) {
         GridPart part = part_of(page_size, {-1, window}, {});
         part.max_tokens = 9;
         for (int32_t n = 1; n <= (page_size < 4 ? 3 : 2); ++n)
-          add_extends(ForwardMode::kExtend, n, 3, {.page_size = page_size, .order = order},
-                      &part.shapes);
+          add_extends(n, 3, {.mode = ForwardMode::kExtend, .page_size = page_size, .order = order},
+                      &part);
         walk(part);
       }
     }
@@ -118,15 +130,15 @@ void draft_parts(const PartWalk& walk) {
           part.bucket = 3;
           part.max_tokens = 3 * topk;
           for (int32_t n = 1; n <= 3; ++n) {
-            each_vector(n, most_prefix(page_size) + 1, [&](const Ints& prefix) {
-              for (int32_t step = 0; step < steps - 1; ++step)
-                part.shapes.push_back({.mode = ForwardMode::kDraftDecode,
-                                       .page_size = page_size,
-                                       .order = order,
-                                       .prefix_lens = prefix,
-                                       .draft = draft,
-                                       .draft_step = step});
-            });
+            add_shapes(n, most_prefix(page_size) + 1, static_cast<uint64_t>(steps - 1), &part,
+                       [=](const Ints& prefix, uint64_t step) {
+                         return StepShape{.mode = ForwardMode::kDraftDecode,
+                                          .page_size = page_size,
+                                          .order = order,
+                                          .prefix_lens = prefix,
+                                          .draft = draft,
+                                          .draft_step = static_cast<int32_t>(step)};
+                       });
           }
           walk(part);
         }
@@ -134,6 +146,23 @@ void draft_parts(const PartWalk& walk) {
     }
   }
 }
+
+/// All trees of a draft. Chains have no mask, and need none.
+class Trees {
+ public:
+  Trees(int32_t tokens, int32_t topk) {
+    if (topk > 1) trees_ = std::make_shared<const std::vector<DraftTree>>(all_trees(tokens, topk));
+  }
+  uint64_t size() const { return trees_ == nullptr ? 1 : trees_->size(); }
+  /// One for each request.
+  void add(const Ints& which, StepShape* shape) const {
+    for (const int32_t tree : which)
+      if (trees_ != nullptr) shape->trees.push_back((*trees_)[static_cast<size_t>(tree)]);
+  }
+
+ private:
+  std::shared_ptr<const std::vector<DraftTree>> trees_;
+};
 
 /// Every tree of up to 5 tokens over every prefix, up to 2 requests, each with every tree; and the
 /// draft extends after them.
@@ -143,27 +172,28 @@ void verify_parts(const PartWalk& walk) {
       for (int32_t tokens = 1; tokens <= 5; ++tokens) {
         for (const int32_t topk : {1, 2}) {
           const DraftShape draft{topk, std::max(1, tokens - 1), tokens};
-          const std::vector<DraftTree> trees = all_trees(tokens, topk);
+          const Trees trees(tokens, topk);
           GridPart part = part_of(page_size, {-1, 1}, draft);
           part.bucket = 3;
           part.max_tokens = 3 * (tokens + 1);
           for (int32_t n = 1; n <= 2; ++n) {
-            each_vector(n, most_prefix(page_size) + 1, [&](const Ints& prefix) {
-              // Chains have no mask.
-              each_vector(n, topk > 1 ? static_cast<int32_t>(trees.size()) : 1, [&](const Ints& t) {
-                StepShape shape{.mode = ForwardMode::kTargetVerify,
-                                .page_size = page_size,
-                                .order = order,
-                                .prefix_lens = prefix,
-                                .draft = draft};
-                for (int32_t i = 0; topk > 1 && i < n; ++i)
-                  shape.trees.push_back(trees[static_cast<size_t>(t[static_cast<size_t>(i)])]);
-                part.shapes.push_back(std::move(shape));
-              });
-            });
+            add_shapes(n, most_prefix(page_size) + 1, count_vectors(n, trees.size()), &part,
+                       [=](const Ints& prefix, uint64_t choice) {
+                         StepShape shape{.mode = ForwardMode::kTargetVerify,
+                                         .page_size = page_size,
+                                         .order = order,
+                                         .prefix_lens = prefix,
+                                         .draft = draft};
+                         trees.add(vector_of(choice, n, trees.size()), &shape);
+                         return shape;
+                       });
             if (topk == 1)
-              add_extends(ForwardMode::kDraftExtendV2, n, std::min(tokens, 3),
-                          {.page_size = page_size, .order = order, .draft = draft}, &part.shapes);
+              add_extends(n, std::min(tokens, 3),
+                          {.mode = ForwardMode::kDraftExtendV2,
+                           .page_size = page_size,
+                           .order = order,
+                           .draft = draft},
+                          &part);
           }
           walk(part);
         }
@@ -195,16 +225,18 @@ void each_dual_part(Fn fn) {
 void dual_chunk_parts(const PartWalk& walk) {
   each_dual_part([&](GridPart part, const StepShape& like) {
     part.max_tokens = 6;
-    for (int32_t n = 1; n <= 2; ++n) add_extends(ForwardMode::kExtend, n, 3, like, &part.shapes);
+    StepShape extend = like;
+    extend.mode = ForwardMode::kExtend;
+    for (int32_t n = 1; n <= 2; ++n) add_extends(n, 3, extend, &part);
     walk(part);
     part.shapes.clear();
     part.bucket = kMostBucket;
     part.max_tokens = kMostBucket;
     for (int32_t n = 1; n <= kMostRequests; ++n) {
-      each_vector(n, most_prefix(like.page_size) + 1, [&](const Ints& prefix) {
+      add_shapes(n, most_prefix(like.page_size) + 1, &part, [like](const Ints& prefix) {
         StepShape shape = like;
         shape.prefix_lens = prefix;
-        part.shapes.push_back(std::move(shape));
+        return shape;
       });
     }
     walk(part);
@@ -246,11 +278,11 @@ void state_parts(const PartWalk& walk) {
       GridPart part = states_part(family, {});
       part.model.track_states = track;
       for (int32_t n = 1; n <= 3; ++n) {
-        each_vector(n, 12, [&](const Ints& v) {
+        add_shapes(n, 12, &part, [track](const Ints& v) {
           StepShape shape{.mode = ForwardMode::kExtend, .states = true, .track = track};
           for (const int32_t x : v)
             shape.prefix_lens.push_back(x / 4), shape.q_lens.push_back(x % 4 + 1);
-          part.shapes.push_back(std::move(shape));
+          return shape;
         });
       }
       walk(part);
@@ -259,27 +291,25 @@ void state_parts(const PartWalk& walk) {
       GridPart part = states_part(family, {});
       part.bucket = bucket;
       for (int32_t n = 1; n <= std::min(bucket, kMostRequests); ++n)
-        each_vector(n, 3, [&](Ints prefix) {
+        add_shapes(n, 3, &part, [](Ints prefix) {
           for (int32_t& tokens : prefix) ++tokens;  // whoever decodes has some
-          part.shapes.push_back({.prefix_lens = std::move(prefix), .states = true});
+          return StepShape{.prefix_lens = std::move(prefix), .states = true};
         });
       walk(part);
     }
     for (const int32_t topk : {1, 2}) {
       if (topk > 1 && family == RecurrentFamily::kLightning) continue;
       const DraftShape draft{topk, 3, 4};
-      const std::vector<DraftTree> trees = all_trees(4, topk);
+      const Trees trees(4, topk);
       GridPart part = states_part(family, draft);
       part.bucket = 3;
+      const int32_t values = topk > 1 ? static_cast<int32_t>(trees.size()) : 3;
       for (int32_t n = 1; n <= 2; ++n) {
-        // Chains have no tree.
-        each_vector(n, topk > 1 ? static_cast<int32_t>(trees.size()) : 3, [&](const Ints& v) {
+        add_shapes(n, values, &part, [=](const Ints& v) {
           StepShape shape{.mode = ForwardMode::kTargetVerify, .draft = draft, .states = true};
-          for (const int32_t x : v) {
-            shape.prefix_lens.push_back(1 + x % 3);
-            if (topk > 1) shape.trees.push_back(trees[static_cast<size_t>(x)]);
-          }
-          part.shapes.push_back(std::move(shape));
+          for (const int32_t x : v) shape.prefix_lens.push_back(1 + x % 3);
+          trees.add(v, &shape);
+          return shape;
         });
       }
       walk(part);
@@ -300,17 +330,17 @@ GridPart sparse_part_of(const DraftShape& draft, bool ragged = false) {
 
 /// Batches of so many requests with prefixes of these, as like says; most_q: of extends, by so many
 /// tokens each, from least_q on.
-void add_sparse_shapes(int32_t requests, const StepShape& like, std::vector<StepShape>* shapes,
-                       int32_t least_q = 0, int32_t most_q = 0) {
+void add_sparse_shapes(int32_t requests, const StepShape& like, GridPart* part, int32_t least_q = 0,
+                       int32_t most_q = 0) {
   const int32_t lens = std::max(1, most_q - least_q + 1);
   const auto prefixes = static_cast<int32_t>(kSparsePrefixes.size());
-  each_vector(requests, prefixes * lens, [&](const Ints& v) {
+  add_shapes(requests, prefixes * lens, part, [=](const Ints& v) {
     StepShape shape = like;
     for (const int32_t x : v) {
       shape.prefix_lens.push_back(kSparsePrefixes[static_cast<size_t>(x / lens)]);
       if (most_q > 0) shape.q_lens.push_back(least_q + x % lens);
     }
-    shapes->push_back(std::move(shape));
+    return shape;
   });
 }
 
@@ -323,7 +353,7 @@ void sparse_decode_parts(const PartWalk& walk) {
       part.bucket = kMostBucket;
       part.max_tokens = kMostBucket;
       for (int32_t n = 1; n <= kMostRequests; ++n)
-        add_sparse_shapes(n, {.page_size = kIndexPage, .order = order}, &part.shapes);
+        add_sparse_shapes(n, {.page_size = kIndexPage, .order = order}, &part);
       walk(part);
     }
   }
@@ -339,7 +369,7 @@ void sparse_parts(const PartWalk& walk) {
       for (int32_t n = 1; n <= 2; ++n)
         add_sparse_shapes(n,
                           {.mode = ForwardMode::kExtend, .page_size = kIndexPage, .order = order},
-                          &part.shapes, 1, 2);
+                          &part, 1, 2);
       walk(part);
     }
     for (const int32_t tokens : {2, 3}) {
@@ -352,9 +382,9 @@ void sparse_parts(const PartWalk& walk) {
                        .page_size = kIndexPage,
                        .order = order,
                        .draft = draft};
-        add_sparse_shapes(n, like, &part.shapes);
+        add_sparse_shapes(n, like, &part);
         like.mode = ForwardMode::kDraftExtendV2;
-        add_sparse_shapes(n, like, &part.shapes, tokens, tokens);
+        add_sparse_shapes(n, like, &part, tokens, tokens);
       }
       walk(part);
     }
@@ -395,17 +425,18 @@ void block_parts(const PartWalk& walk) {
           GridPart part = block_part_of(page_size, draft, unified);
           StepShape like{.page_size = page_size, .order = order, .draft = draft};
           for (int32_t n = 1; n <= 2; ++n) {
-            each_vector(n, kMostBlockPrefix + 1, [&](const Ints& prefix) {
-              StepShape shape = like;
-              shape.prefix_lens = prefix;
-              shape.mode = drafts == 0 ? ForwardMode::kDecode : ForwardMode::kTargetVerify;
-              part.shapes.push_back(shape);
-              if (drafts == 0) return;
-              shape.mode = ForwardMode::kExtend;
-              shape.q_lens.assign(static_cast<size_t>(n), drafts);
-              shape.q_lens.front() = 1 + drafts % 3;
-              part.shapes.push_back(std::move(shape));
-            });
+            add_shapes(n, kMostBlockPrefix + 1, drafts == 0 ? 1 : 2, &part,
+                       [=](const Ints& prefix, uint64_t extends) {
+                         StepShape shape = like;
+                         shape.prefix_lens = prefix;
+                         shape.mode =
+                             drafts == 0 ? ForwardMode::kDecode : ForwardMode::kTargetVerify;
+                         if (extends == 0) return shape;
+                         shape.mode = ForwardMode::kExtend;
+                         shape.q_lens.assign(static_cast<size_t>(n), drafts);
+                         shape.q_lens.front() = 1 + drafts % 3;
+                         return shape;
+                       });
           }
           walk(part);
         }

@@ -43,12 +43,10 @@ std::string describe(const GridPart& part, const StepShape& shape) {
   return s;
 }
 
-/// Which steps of a part run; number: of its first step, in the grid.
+/// Which steps of a part run, by their numbers in the grid.
 struct StepsOfPart {
-  uint64_t number = 0, begin = 0, end = 0;
-  Shard shard = {};
-
-  bool has(uint64_t i) const { return shard.has(number + i); }
+  uint64_t number = 0;  // of its first step
+  CaseRange range;
 };
 
 class PartRun {
@@ -58,20 +56,20 @@ class PartRun {
         tap_(tap ? tap() : nullptr),
         runner_(backend, part.model, options_of(part, tap_.get())) {}
 
-  /// go_on() is asked after each step; ends with max_findings.
+  /// go_on(number) is asked before each step; ends with max_findings.
   StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
-                     const std::function<bool()>& go_on) {
-    for (uint64_t i = steps.begin; i < steps.end; ++i) {
-      if (!steps.has(i)) continue;
-      const StepShape& shape = part_.shapes[i];
+                     const std::function<bool(uint64_t number)>& go_on) {
+    for (uint64_t at = steps.range.next(0); at < steps.range.end(); at = steps.range.next(at + 1)) {
+      if (!go_on(at)) break;
+      const StepShape shape = part_.shape(at - steps.number);
       runner_.forget_requests();
       Status status = runner_.step(make_step(shape, part_.width));
       for (Finding& f : status.findings()) {
         f.case_id = describe(part_, shape);
-        f.reproduce = command + " --first " + std::to_string(steps.number + i) + " --cases 1";
+        f.reproduce = command + " --first " + std::to_string(at) + " --cases 1";
         result_.findings.add(std::move(f));
       }
-      if (!go_on() || std::as_const(result_.findings).findings().size() >= max_findings) break;
+      if (std::as_const(result_.findings).findings().size() >= max_findings) break;
     }
     const RunnerCounts& counts = runner_.counts();
     result_.steps = static_cast<uint64_t>(counts.steps);
@@ -99,32 +97,32 @@ class PlanRun {
   }
 
   StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
-                     const std::function<bool()>& go_on) {
-    for (uint64_t i = steps.begin; i < steps.end; ++i) {
-      if (!steps.has(i)) continue;
+                     const std::function<bool(uint64_t number)>& go_on) {
+    for (uint64_t at = steps.range.next(0); at < steps.range.end(); at = steps.range.next(at + 1)) {
+      if (!go_on(at)) break;
+      const uint64_t i = at - steps.number;
       ++(served_ ? result_.steps : result_.skipped);
       if (!served_) continue;
       Status status = judge(i);
       for (Finding& f : status.findings()) {
-        f.case_id = describe(part_, part_.shapes[i / part_.orders()]) + " pages " + pages();
-        f.reproduce = command + " --first " + std::to_string(steps.number + i) + " --cases 1";
+        f.case_id = describe(part_, part_.shape(i / part_.orders())) + " pages " + pages();
+        f.reproduce = command + " --first " + std::to_string(at) + " --cases 1";
         result_.findings.add(std::move(f));
       }
       if (std::as_const(result_.findings).findings().size() >= max_findings) break;
-      if (i % 64 == 0 && !go_on()) break;
     }
     return std::move(result_);
   }
 
  private:
   static Limits limits_of(const GridPart& part) {
-    return Limits::bucket(part.shapes[0].mode, part.bucket, 1, part.model);
+    return Limits::bucket(part.shape(0).mode, part.bucket, 1, part.model);
   }
 
   /// Makes the step of that number, and judges what is filled from it.
   Status judge(uint64_t i) {
     const uint64_t shape = i / part_.orders(), order = i % part_.orders();
-    if (shape != shape_) tidy_ = make_step(part_.shapes[shape], part_.width);
+    if (shape != shape_) tidy_ = make_step(part_.shape(shape), part_.width);
     shape_ = shape;
     set_order(order);
     step_ = tidy_;
@@ -175,7 +173,7 @@ class PlanRun {
 
 StepGridResult run_part(const GridPart& part, const Backend& backend, const MakeTap& tap,
                         const StepsOfPart& steps, const std::string& command, size_t max_findings,
-                        const std::function<bool()>& go_on) {
+                        const std::function<bool(uint64_t number)>& go_on) {
   if (part.permuted_pages > 0)
     return PlanRun(part, backend, tap).run(steps, command, max_findings, go_on);
   return PartRun(part, backend, tap).run(steps, command, max_findings, go_on);
@@ -192,20 +190,17 @@ uint64_t count_steps(const StepGrid& grid) {
 StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
                              size_t max_findings, const MakeTap& tap,
                              const std::function<void(size_t done, size_t of)>& progress,
-                             const std::atomic<bool>& stop, StepRange range) {
+                             const std::atomic<bool>& stop, const CaseRange& range,
+                             const std::function<void(uint64_t)>& starts) {
   std::vector<GridPart> parts;
   std::vector<StepsOfPart> steps;
   uint64_t number = 0;
-  const uint64_t last =
-      range.count < UINT64_MAX - range.first ? range.first + range.count : UINT64_MAX;
   grid.parts([&](const GridPart& part) {
-    const uint64_t size = part.size(), end = number + size;
-    if (number < last && end > range.first) {
-      parts.push_back(part);
-      steps.push_back({number, std::max(range.first, number) - number, std::min(last, end) - number,
-                       range.shard});
-    }
-    number = end;
+    const uint64_t begin = std::exchange(number, number + part.size());
+    const CaseRange mine = range.within(begin, number);
+    if (mine.size() == 0) return;
+    parts.push_back(part);
+    steps.push_back({begin, mine});
   });
   const std::string command = "shadowgraph fuzz --exhaustive " + std::string(grid.name) +
                               " --backend " + std::string(backend.info().name);
@@ -218,8 +213,11 @@ StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int t
     for (size_t i = next++; i < parts.size() && !enough && !stop; i = next++) {
       LawCounts laws;
       const CountsJudgements counts(&laws);
-      StepGridResult mine = run_part(parts[i], backend, tap, steps[i], command, max_findings,
-                                     [&] { return !enough && !stop; });
+      StepGridResult mine =
+          run_part(parts[i], backend, tap, steps[i], command, max_findings, [&](uint64_t number) {
+            if (starts) starts(number);
+            return !enough && !stop;
+          });
       const std::lock_guard lock(mutex);
       all.laws.add(laws);
       all.steps += mine.steps, all.skipped += mine.skipped, all.replays += mine.replays;

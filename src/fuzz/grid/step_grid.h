@@ -32,12 +32,6 @@ const StepGrid* find_step_grid(std::string_view name);
 /// Steps of the whole grid.
 uint64_t count_steps(const StepGrid& grid);
 
-/// Steps of a grid by their numbers.
-struct StepRange {
-  uint64_t first = 0, count = UINT64_MAX;
-  Shard shard = {};  // of these, the ones that it has
-};
-
 struct StepGridResult {
   uint64_t steps = 0;    // that were run
   uint64_t skipped = 0;  // that the backend does not serve
@@ -46,10 +40,12 @@ struct StepGridResult {
   Status findings;  // reproduce: the command that runs its step alone, without the tap
 };
 
-/// Stops after max_findings findings. progress(done, of) counts parts; any thread may call it.
+/// Stops after max_findings findings. progress(done, of) counts parts, and starts is told of each
+/// step before it runs; any thread may call them.
 StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
                              size_t max_findings, const MakeTap& tap,
                              const std::function<void(size_t done, size_t of)>& progress,
-                             const std::atomic<bool>& stop, StepRange range = {});
+                             const std::atomic<bool>& stop, const CaseRange& range = {},
+                             const std::function<void(uint64_t number)>& starts = {});
 
 }  // namespace shadowgraph
