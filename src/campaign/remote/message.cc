@@ -31,7 +31,7 @@ std::string packed(const Status& status) {
   if (status.ok()) return "";
   Report report;
   report.findings.assign(status.findings().begin(), status.findings().end());
-  return body_of(std::move(report));
+  return body_of(std::move(report), 0);
 }
 
 Status status_of(const std::string& bytes) {
