@@ -45,6 +45,8 @@ int run_on_queue(Queue& queue, const Common& common, const std::string& ledger,
 
 /// Why there is no campaign.
 Report refusal(const Status& status, const Common& common, const VerbCampaign& verb);
+/// Prints the verdict on all ranges of a ledger, as `merge-reports` does. Returns the exit code.
+int merge_ledger(const Common& common, const std::string& folder);
 
 /// The verbs that can, of a program that reaches a ledger in another way, and runs nothing without.
 Verb add_fuzz(CLI::App& app, const RunCampaign& elsewhere);

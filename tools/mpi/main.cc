@@ -13,22 +13,9 @@
 #include "campaign/remote/server.h"
 #include "mpi/mpi_transport.h"
 #include "program.h"
-#include "report/conclude.h"
 
 namespace shadowgraph::cli {
 namespace {
-
-/// The campaign's report, of all ranges that are done.
-Report report_of(Ledger& ledger, const Common& common, const VerbCampaign& verb) {
-  Report report;
-  std::vector<uint64_t> missing;
-  const Status status = ledger.collect(&report, &missing);
-  if (!status.ok()) return refusal(status, common, verb);
-  conclude("no range judged a case", kMoreCases, &report);
-  report.bad_input = !missing.empty();
-  if (report.bad_input) report.warnings.push_back("incomplete: " + text_of(ledger.state()));
-  return report;
-}
 
 /// This process's part in the job.
 class Rank {
@@ -65,7 +52,7 @@ class Rank {
     if (!status.ok()) return finish(refusal(status, common, verb), common);
     catch_interrupts();
     serve(transport_, &server(), ledger.get());
-    return finish(report_of(*ledger, common, verb), common);
+    return merge_ledger(common, options.ledger);
   }
 
   /// Prints nothing but what is wrong: rank 0 has the report of all.

@@ -8,22 +8,23 @@
 namespace shadowgraph {
 
 std::string packed(const Message& message) {
-  const uint64_t word = static_cast<uint64_t>(message.word);
-  std::string bytes(reinterpret_cast<const char*>(&word), sizeof word);
-  bytes.append(reinterpret_cast<const char*>(message.numbers.data()), sizeof message.numbers);
+  std::vector<uint64_t> head = {static_cast<uint64_t>(message.word), message.numbers.size()};
+  head.insert(head.end(), message.numbers.begin(), message.numbers.end());
+  std::string bytes(reinterpret_cast<const char*>(head.data()), head.size() * sizeof(uint64_t));
   return bytes + message.bytes;
 }
 
 std::optional<Message> message_of(const std::string& bytes) {
-  Message message;
-  uint64_t word = 0;
-  constexpr size_t kHead = sizeof word + sizeof message.numbers;
-  if (bytes.size() < kHead) return std::nullopt;
-  std::memcpy(&word, bytes.data(), sizeof word);
+  uint64_t head[2];  // word, count of numbers
+  if (bytes.size() < sizeof head) return std::nullopt;
+  std::memcpy(head, bytes.data(), sizeof head);
+  const auto [word, count] = head;
   if (word >= static_cast<uint64_t>(Word::kEnd)) return std::nullopt;
-  message.word = static_cast<Word>(word);
-  std::memcpy(message.numbers.data(), bytes.data() + sizeof word, sizeof message.numbers);
-  message.bytes = bytes.substr(kHead);
+  if (count > (bytes.size() - sizeof head) / sizeof(uint64_t)) return std::nullopt;
+  Message message{.word = static_cast<Word>(word), .numbers = std::vector<uint64_t>(count)};
+  const size_t end = sizeof head + count * sizeof(uint64_t);
+  if (count > 0) std::memcpy(message.numbers.data(), bytes.data() + sizeof head, end - sizeof head);
+  message.bytes = bytes.substr(end);
   return message;
 }
 

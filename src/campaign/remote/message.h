@@ -3,10 +3,10 @@
 // tests/campaign/remote_test.cc.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "shadowgraph/status.h"
 
@@ -15,7 +15,7 @@ namespace shadowgraph {
 /// What a message is: a question, and an answer to it.
 ///   kCampaign   -> run.json's text
 ///   kCaseFile   its path -> a status and the text, as unpacked_texts
-///   kClaim      -> 0 or 1, and the claim's four numbers; a status
+///   kClaim      -> the claim's range, deaths, and pairs of deaths_alone, or none; a status
 ///   kBeat       range, at, alone (0 or 1)
 ///   kRelease    range
 ///   kPublish    range; a packed result -> a status
@@ -39,7 +39,7 @@ enum class Word : uint64_t {
 
 struct Message {
   Word word = Word::kEnd;
-  std::array<uint64_t, 5> numbers = {};
+  std::vector<uint64_t> numbers = {};
   std::string bytes = {};
 };
 

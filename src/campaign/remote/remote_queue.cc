@@ -66,8 +66,9 @@ Status RemoteQueue::claim(std::optional<Claim>* claim) {
   claim->reset();
   const std::optional<Message> answer = client_.ask({.word = Word::kClaim});
   if (!answer || answer->word != Word::kClaim) return trouble_ = no_answer();
-  const auto& [has, range, deaths, at, deaths_alone] = answer->numbers;
-  if (has != 0) *claim = Claim{range, deaths, at, deaths_alone};
+  const std::vector<uint64_t>& n = answer->numbers;
+  if (n.size() >= 2) *claim = Claim{.range = n[0], .deaths = n[1]};
+  for (size_t i = 2; i + 1 < n.size(); i += 2) (*claim)->deaths_alone[n[i]] = n[i + 1];
   return trouble_ = status_of(answer->bytes);
 }
 
@@ -88,7 +89,7 @@ Status RemoteQueue::publish(uint64_t range, const RangeResult& result) {
 
 QueueState RemoteQueue::state() {
   const std::optional<Message> answer = client_.ask({.word = Word::kState});
-  if (!answer || answer->word != Word::kState) return {};
+  if (!answer || answer->word != Word::kState || answer->numbers.size() != 2) return {};
   return {answer->numbers[0], answer->numbers[1]};
 }
 

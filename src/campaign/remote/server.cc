@@ -23,6 +23,13 @@ void answer_until(Transport& transport, Server* server, const Done& done) {
   }
 }
 
+std::vector<uint64_t> numbers_of(const Claim& claim) {
+  std::vector<uint64_t> numbers = {claim.range, claim.deaths};
+  for (const auto& [at, deaths] : claim.deaths_alone)
+    numbers.push_back(at), numbers.push_back(deaths);
+  return numbers;
+}
+
 }  // namespace
 
 double seconds_now() {
@@ -50,7 +57,8 @@ Word Server::end_of(Worker* worker, double now) {
 
 Message Server::answer_of_queue(const Message& request) {
   Message answer{.word = request.word};
-  const auto& n = request.numbers;
+  std::vector<uint64_t> n = request.numbers;
+  n.resize(3);
   if (request.word == Word::kCampaign) {
     answer.bytes = to_json(queue_->campaign());
   } else if (request.word == Word::kCaseFile) {
@@ -61,7 +69,7 @@ Message Server::answer_of_queue(const Message& request) {
   } else if (request.word == Word::kClaim) {
     std::optional<Claim> claim;
     answer.bytes = packed(queue_->claim(&claim));
-    if (claim) answer.numbers = {1, claim->range, claim->deaths, claim->at, claim->deaths_alone};
+    if (claim) answer.numbers = numbers_of(*claim);
   } else if (request.word == Word::kBeat) {
     queue_->beat(n[0], n[1], n[2] != 0);
   } else if (request.word == Word::kRelease) {
