@@ -46,15 +46,14 @@ std::string text_of(const QueueState& state) {
 
 Option add_campaign(Command& command, CampaignOptions& options) {
   command.number("--range", options.range, uint64_t{1}, uint64_t{1} << 32,
-                 fmt::format("With --ledger: cases of a range, which a worker takes at once "
-                             "(default {})",
-                             options.range));
+                 "With --ledger: cases of a range, which a worker takes at once (default 128; of "
+                 "grids more, of faults 1)");
   command.number("--stale-seconds", options.stale_seconds, 0.1, 1e6,
                  "With --ledger: a worker that gives no sign for so long is lost, and others take "
                  "its ranges (default 60)");
-  command.number("--case-seconds", options.case_seconds, 0.1, 1e6,
-                 fmt::format("With --ledger: a case that takes longer is a finding (default {})",
-                             options.case_seconds));
+  command.number(
+      "--case-seconds", options.case_seconds, 0.1, 1e6,
+      "With --ledger: a case that takes longer is a finding (default 60; of faults 3600)");
   return command.text("--ledger", options.ledger,
                       "Work on the campaign whose ledger is this folder, with any number of other "
                       "processes; the first one begins it. `shadowgraph merge-reports DIR` has its "
@@ -73,7 +72,7 @@ VerbCampaign start_campaign(const std::string& verb, const Common& common,
                {"arith", head.arith}};
   // Portable results are the same on every instruction set.
   if (common.arith == Arith::kFast || !common.isa.empty()) c.options.emplace_back("isa", head.isa);
-  c.range = options.range;
+  if (options.range > 0) c.range = options.range;
   c.most_of_a_law = options.max_findings;
   c.stale_seconds = options.stale_seconds, c.case_seconds = options.case_seconds;
   return v;

@@ -14,7 +14,7 @@ namespace shadowgraph::cli {
 /// --ledger and what goes with it.
 struct CampaignOptions {
   std::string ledger;  // a folder; empty: the verb runs alone
-  uint64_t range = 512;
+  uint64_t range = 0;  // 0: the verb's
   double stale_seconds = 60, case_seconds = 60;
   size_t max_findings = 10;  // of a law
 };
