@@ -321,7 +321,6 @@ VerbCampaign faults_campaign(const FaultsCommand& options) {
   v.campaign.options.emplace_back("histories", std::to_string(options.cases));
   v.campaign.options.emplace_back("diagnose", options.diagnose ? "yes" : "");
   v.campaign.cases = faults.size();
-  if (options.campaign.range == 0) v.campaign.range = 1;
   v.name = [faults](const CampaignRange& range) {
     return "fault " + std::string(faults[range.first]->id);
   };
@@ -340,7 +339,7 @@ VerbCampaign faults_campaign(const FaultsCommand& options) {
     FaultsRun run(alone);
     for (uint64_t i = range.first; i < range.first + range.count && !range.corpus; ++i)
       at(i), run.add(*faults[i]);
-    return RangeResult{body_of(run.report(), options.campaign.max_findings), {}};
+    return RangeResult{body_of(run.report()), {}};
   };
   return v;
 }
@@ -384,7 +383,7 @@ Verb add_faults(CLI::App& app) {
                   "Plant each fault that an engine once shipped, and see what notices it.",
                   kFaultsExamples);
   auto options = std::make_shared<FaultsCommand>();
-  options->campaign.case_seconds = kLedgerSeconds;
+  options->campaign.range = 1, options->campaign.case_seconds = kLedgerSeconds;
   command.names("--id", options->ids, "ID",
                 "Of the catalogue: `shadowgraph list faults`; may be given more than once");
   const Option budget = command.number(
