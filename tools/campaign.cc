@@ -45,13 +45,17 @@ std::string text_of(const QueueState& state) {
 }
 
 Option add_campaign(Command& command, CampaignOptions& options) {
-  command.number("--range", options.range, uint64_t{1}, uint64_t{1} << 32,
-                 "With --ledger: cases of a range, which a worker takes at once (default 128; of grids more)");
+  command.number(
+      "--range", options.range, uint64_t{1}, uint64_t{1} << 32,
+      fmt::format("With --ledger: cases of a range, which a worker takes at once "
+                  "(default {})",
+                  options.range > 0 ? std::to_string(options.range) : "128, of grids more"));
   command.number("--stale-seconds", options.stale_seconds, 0.1, 1e6,
                  "With --ledger: a worker that gives no sign for so long is lost, and others take "
                  "its ranges (default 60)");
   command.number("--case-seconds", options.case_seconds, 0.1, 1e6,
-                 "With --ledger: a case that takes longer is a finding (default 60)");
+                 fmt::format("With --ledger: a case that takes longer is a finding (default {})",
+                             options.case_seconds));
   return command.text("--ledger", options.ledger,
                       "Work on the campaign whose ledger is this folder, with any number of other "
                       "processes; the first one begins it. `shadowgraph merge-reports DIR` has its "
