@@ -9,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "core/laws.h"
 #include "core/parallel.h"
 #include "io/file.h"
 #include "kernels/isa/units.h"
@@ -196,32 +195,14 @@ const Fault& planted_fault(const std::string& id) {
   return *fault;
 }
 
-void judge_plants(const Planted& planted, bool changed, const std::string& more, Report* report) {
-  const bool noticed = !report->findings.empty();
-  const auto prove_nothing = [&](const std::string& verdict, const std::string& why) {
-    report->void_verdict += (report->void_verdict.empty() ? "" : ", ") + verdict;
-    report->warnings.push_back(verdict + ": " + why);
-  };
-  for (size_t i = 0; i < planted.faults().size() && !report->interrupted; ++i) {
-    const std::string id(planted.faults()[i]->id);
+void count_plants(const Planted& planted, bool changed, Report* report) {
+  bool any = false;
+  for (size_t i = 0; i < planted.faults().size(); ++i) {
     const int64_t acted = planted.acted(i);
-    if (acted > 0) report->acted.push_back(id);
-    const std::string times =
-        fmt::format("acted {} time{} in {} case{}", acted, acted == 1 ? "" : "s", report->cases,
-                    report->cases == 1 ? "" : "s");
-    if (acted == 0) {
-      prove_nothing(id + " never acted",
-                    "no step of this run has what it changes (`shadowgraph explain " + id + "`)");
-    } else if (!noticed && !changed) {
-      prove_nothing(id + " inert", "it " + times + ", and nothing that anything reads was changed");
-    } else if (!noticed) {
-      Finding f =
-          make_finding("fault.missed", at(id), "a finding", "none: it " + times + "; " + more);
-      f.refs.push_back(id);
-      f.reproduce = "shadowgraph faults --id " + id;
-      report->findings.push_back(std::move(f));
-    }
+    report->planted[std::string(planted.faults()[i]->id)] += acted;
+    any |= acted > 0;
   }
+  report->changed |= changed && any;
 }
 
 }  // namespace shadowgraph::cli

@@ -15,6 +15,7 @@
 #include "command.h"
 #include "core/nearest.h"
 #include "faults/faults.h"
+#include "report/conclude.h"
 #include "report/report.h"
 #include "shadowgraph/attention/attention.h"
 
@@ -80,11 +81,9 @@ void add_common_options(Command& command, Common& common);
 const Backend& named_backend(const std::string& name);
 /// By its id, of those that can be planted. Throws UsageError.
 const Fault& planted_fault(const std::string& id);
-/// Says which faults acted (Report::acted). A run must not look clean whose fault never acted or
-/// was inert (Report::void_verdict), or changed something and was not noticed (fault.missed).
-/// changed: something that a launch reads or leaves, where nothing was noticed. more: how to give
-/// it more to act on.
-void judge_plants(const Planted& planted, bool changed, const std::string& more, Report* report);
+/// Counts how often each plant acted. changed: something that a launch reads or leaves, where
+/// nothing was noticed. What comes of it is said in the end (report/conclude.h).
+void count_plants(const Planted& planted, bool changed, Report* report);
 
 /// --coverage, for verbs whose report says what ran.
 void add_coverage(Command& command, Common& common);

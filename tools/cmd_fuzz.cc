@@ -13,44 +13,43 @@
 #include "fuzz/file/history_file.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/grid/step_grid.h"
+#include "fuzz_command.h"
 #include "fuzz_tables.h"
-#include "gpu.h"
 #include "io/file.h"
 #include "report/merge.h"
 
 namespace shadowgraph::cli {
+
+CaseRange range_of(const FuzzCommand& options) {
+  return {options.first, options.cases > 0 ? options.cases : CaseRange::kNoEnd, options.shard};
+}
+
+void say_what_is_void(const Planted& planted, bool changed, const std::string& nothing,
+                      const std::string& more, Report* report) {
+  count_plants(planted, changed, report);
+  conclude(nothing, more, report);
+}
+
+RunOptions run_options(const FuzzCommand& options, DeviceCalls* device) {
+  RunOptions run;
+  run.arith = options.common.arith;
+  run.isa = options.common.isa;
+  run.device = device;
+  return run;
+}
+
+Report begin_report(const FuzzCommand& options) {
+  Report report = start_report("fuzz", options.common);
+  const Shard& shard = options.shard;
+  if (shard.count > 1) report.shard = ShardSet{{shard.index + 1}, shard.count}.to_string();
+  return report;
+}
+
 namespace {
 
-struct FuzzCommand {
-  Common common;
-  double seconds = 60;
-  uint64_t cases = 0;
-  uint64_t first = 0;
-  bool seconds_given = false;
-  Shard shard;                        // of the cases' numbers
-  std::string exhaustive;             // a grid's name; empty: random cases
-  std::vector<std::string> backends;  // empty: all, and the kernels
-  std::vector<std::string> plants;
-  std::string save_failures;  // a folder; empty: none
-  std::string choices;        // of one history
-  DeviceKind device = DeviceKind::kSim;
-  bool choices_given = false;
-};
-
 constexpr std::string_view kKernels = "kernels";
-constexpr std::string_view kOfHistories[] = {"histories"}, kOfPrograms[] = {"programs"};
-constexpr std::string_view kNoStep = "the history has no step that its backend runs";
 
-/// What the options name, looked up. Throws UsageError.
-struct Chosen {
-  std::vector<const Backend*> backends;
-  bool kernels = true;
-  std::vector<const Fault*> faults;
-  std::string flags;              // to choose the same again
-  std::vector<std::string> refs;  // of what is planted
-  std::string plants;             // those of faults alone
-};
-
+/// Throws UsageError.
 Chosen choose(const FuzzCommand& options) {
   Chosen c;
   c.kernels = options.backends.empty();
@@ -73,14 +72,6 @@ Chosen choose(const FuzzCommand& options) {
   if (c.backends.empty() && !options.exhaustive.empty())
     throw UsageError("--backend: kernels have no histories; `shadowgraph list backends`");
   return c;
-}
-
-/// The runs whose laws are judged.
-std::vector<std::string_view> laws_of(const Chosen& chosen) {
-  std::vector<std::string_view> runs;
-  if (!chosen.backends.empty()) runs.emplace_back("histories");
-  if (chosen.kernels) runs.emplace_back("calls");
-  return runs;
 }
 
 constexpr char kFuzzExamples[] =
@@ -108,114 +99,6 @@ constexpr char kFuzzExamples[] =
     "bits, other data must lie within the derived bound of a float64 oracle, and the same values "
     "arranged otherwise\n"
     "(pages, slots, batch, chunks, threads, instruction set) must give the same bits.";
-
-constexpr const char* kMoreCases = "give it more cases: --cases, --seconds, another --seed";
-constexpr std::string_view kNotOfShard = "--shard: none of these cases is of this shard";
-constexpr const char* kOthers = "give it other cases: `shadowgraph fuzz --plant`";
-
-/// Neither must a run that judged nothing.
-void say_what_is_void(const Planted& planted, bool changed, const std::string& nothing,
-                      const std::string& more, Report* report) {
-  judge_plants(planted, changed, more, report);
-  if (report->interrupted || report->cases > 0) return;
-  report->void_verdict = "nothing was judged";
-  report->warnings.push_back(nothing);
-}
-
-RunOptions run_options(const FuzzCommand& options, DeviceCalls* device = nullptr) {
-  RunOptions run;
-  run.arith = options.common.arith;
-  run.isa = options.common.isa;
-  run.device = device;
-  return run;
-}
-
-/// One case file for each history or call that failed.
-void save_failures(const FuzzCommand& options, const Chosen& chosen, const Planted& planted,
-                   const FuzzResult& result, Report* report) {
-  if (options.save_failures.empty()) return;
-  std::map<std::string, int> saved;
-  const auto save = [&](const std::string& law, const std::string& text, const std::string& flags) {
-    const std::string path = fmt::format("{}/{}-{}.json", options.save_failures, law, ++saved[law]);
-    Status status = write_file(path, std::as_bytes(std::span(text)));
-    for (Finding& f : status.findings()) report->findings.push_back(std::move(f));
-    if (status.ok())
-      report->warnings.push_back("saved " + path + ": `shadowgraph replay " + path + flags + "`");
-  };
-  for (const auto& [law, choices] : result.failures) {
-    HistoryCase x = case_of(choices, chosen.backends, planted.tap());
-    x.plants = options.plants;
-    save(law, to_json(x), "");
-  }
-  const RunOptions run = run_options(options);
-  for (const auto& [law, choices] : result.call_failures)
-    save(law, to_json(call_of(choices, run)), run.flags());
-}
-
-Report begin_report(const FuzzCommand& options) {
-  Report report = start_report("fuzz", options.common);
-  const Shard& shard = options.shard;
-  if (shard.count > 1) report.shard = ShardSet{{shard.index + 1}, shard.count}.to_string();
-  return report;
-}
-
-CaseRange range_of(const FuzzCommand& options) {
-  return {options.first, options.cases > 0 ? options.cases : CaseRange::kNoEnd, options.shard};
-}
-
-/// Why a grid of so many cases runs none of them; otherwise is why it may be so where the range has
-/// some.
-std::string nothing_of(std::string_view grid, uint64_t size, const FuzzCommand& options,
-                       std::string otherwise) {
-  if (options.first >= size) return fmt::format("--first: {} has {} cases", grid, size);
-  return range_of(options).within(0, size).size() > 0 ? std::move(otherwise)
-                                                      : std::string(kNotOfShard);
-}
-
-/// All small batches of a mode, of every backend that is chosen.
-int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& chosen) {
-  catch_interrupts();
-  Report report = begin_report(options);
-  const auto start = std::chrono::steady_clock::now();
-  const Planted planted(chosen.faults);
-  std::vector<const Backend*> backends = chosen.backends;
-  if (options.backends.empty()) {
-    backends.clear();
-    for (const std::string_view name : grid.backends) backends.push_back(find_backend(name));
-  }
-  for (size_t i = 0; i < backends.size() && !interrupted(); ++i) {
-    Progress progress(options.common, "parts");
-    StepGridResult result = run_step_grid(
-        grid, *backends[i], options.common.num_threads(), options.common.max_findings,
-        planted.tap(),
-        [&](size_t done, size_t of) {
-          const double part = static_cast<double>(done) / static_cast<double>(of);
-          progress.update((static_cast<double>(i) + part) / static_cast<double>(backends.size()),
-                          static_cast<int64_t>(done), 0);
-        },
-        interrupted(), range_of(options));
-    report.cases += static_cast<int64_t>(result.steps);
-    report.skipped += static_cast<int64_t>(result.skipped);
-    const std::string name(backends[i]->info().name), mode(grid.name);
-    report.coverage.push_back({name, mode, "eager", static_cast<int64_t>(result.steps)});
-    report.coverage.push_back({name, mode, "replay", static_cast<int64_t>(result.replays)});
-    report.add_laws(result.laws, kOfHistories);
-    for (Finding f : std::as_const(result.findings).findings()) {
-      add_refs(chosen.refs, &f);
-      f.reproduce += chosen.plants;
-      report.findings.push_back(std::move(f));
-    }
-  }
-  report.interrupted = interrupted();
-  say_what_is_void(
-      planted, true,
-      nothing_of(grid.name, count_steps(grid), options,
-                 fmt::format("--exhaustive {}: none of its steps is served by what --backend names",
-                             grid.name)),
-      kOthers, &report);
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return finish(report, options.common);
-}
 
 /// A list that is not the history's own must not look like it.
 void say_what_was_read(std::span<const uint32_t> given, std::span<const uint32_t> made,
@@ -296,119 +179,50 @@ int run_choices(const FuzzCommand& options, const Chosen& chosen) {
   return finish(report, options.common);
 }
 
-/// All device programs of the small scope.
-int run_device(const FuzzCommand& options, int calls) {
-  catch_interrupts();
-  Report report = begin_report(options);
-  const auto start = std::chrono::steady_clock::now();
-  DeviceGridResult result;
-  {
-    Progress progress(options.common, "programs");
-    result = run_device_grid(
-        calls, options.common.num_threads(), options.common.max_findings,
-        [&](uint64_t done, uint64_t of) {
-          progress.update(static_cast<double>(done) / static_cast<double>(of),
-                          static_cast<int64_t>(done), 0);
-        },
-        interrupted(), range_of(options));
-  }
-  const std::string grid = "device-" + std::to_string(calls);
-  report.interrupted = interrupted();
-  report.cases = static_cast<int64_t>(result.programs);
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  report.findings.assign(std::as_const(result.findings).findings().begin(),
-                         std::as_const(result.findings).findings().end());
-  report.add_laws(result.laws, kOfPrograms);
-  for (const auto& [code, count] : result.coverage.codes)
-    report.coverage.push_back({grid, std::string(name_of(code)), "eager", count});
-  say_what_is_void(Planted({}), true, nothing_of(grid, SmallPrograms(calls).size(), options, ""),
-                   kOthers, &report);
-  return finish(report, options.common);
-}
-
-/// The share of the time or of the cases, whichever ends first.
-double share_done(const FuzzOptions& fuzz, const FuzzProgress& p) {
-  const double of_time = fuzz.seconds > 0 ? p.seconds / fuzz.seconds : 0;
-  const double cases = static_cast<double>(fuzz.cases) / static_cast<double>(fuzz.shard.count);
-  return std::max(of_time, fuzz.cases > 0 ? static_cast<double>(p.cases) / cases : 0);
-}
-
-std::string nothing_ran(const FuzzCommand& options) {
-  return range_of(options).size() > 0 ? "--seconds: too short for one case"
-                                      : std::string(kNotOfShard);
-}
-
-/// Random cases and histories.
-int run_random(const FuzzCommand& options, const Chosen& chosen) {
-  const Planted planted(chosen.faults);
-  FuzzOptions fuzz;
-  fuzz.seed = options.common.seed;
-  fuzz.first = options.first;
-  fuzz.cases = options.cases;
-  fuzz.shard = options.shard;
-  fuzz.seconds = options.cases != 0 && !options.seconds_given ? 0 : options.seconds;
-  fuzz.threads = options.common.num_threads();
-  fuzz.max_findings = options.common.max_findings;
-  Gpu gpu(options.device);
-  fuzz.run = run_options(options, gpu.calls());
-  fuzz.kernels = chosen.kernels;
-  fuzz.histories.backends = chosen.backends;
-  fuzz.histories.tap = planted.tap();
-  fuzz.histories.make_device = gpu.make_device();
-  const std::string flags = chosen.flags + (gpu.calls() != nullptr ? " --device cuda" : "");
-  fuzz.histories.flags = flags, fuzz.histories.refs = chosen.refs;
-
-  if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
-  catch_interrupts();
-  Report report = begin_report(options);
-  FuzzResult result;
-  {
-    Progress progress(options.common, "cases");
-    result = run_fuzz(
-        fuzz,
-        [&](const FuzzProgress& p) {
-          progress.update(share_done(fuzz, p), static_cast<int64_t>(p.cases),
-                          static_cast<int64_t>(p.findings));
-        },
-        interrupted());
-  }
-  report.interrupted = interrupted();
-  report.cases = static_cast<int64_t>(result.cases);
-  report.skipped = static_cast<int64_t>(result.skipped);
-  report.seconds = result.seconds;
-  report.findings.assign(result.findings.findings().begin(), result.findings.findings().end());
-  for (const auto& [name, cases] : result.coverage)
-    report.coverage.push_back(coverage_of(name, cases));
-  report.add_laws(result.laws, laws_of(chosen));
-  report.features = result.features;
-  say_what_is_void(planted, result.unnoticed.has_value(),
-                   result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options), kMoreCases,
-                   &report);
-  save_failures(options, chosen, planted, result, &report);
-  const FuzzHistograms& h = result.histograms;
-  if (!chosen.kernels) return finish(report, options.common);
-  report.histograms = {histogram_of("keys", h.keys, {0, 1, 16, 64, 128, 192, 256, 512, 1024}),
-                       histogram_of("requests", h.requests, {1, 2, 3, 4, 5}),
-                       histogram_of("head_dim", h.head_dim, {1, 16, 32, 64, 128})};
-  return finish(report, options.common);
-}
-
-int run_with(FuzzCommand& options) {
+int run_with(FuzzCommand& options, const RunCampaign& run_campaign) {
   apply(options.common);
   const Chosen chosen = choose(options);
-  if (const StepGrid* grid = find_step_grid(options.exhaustive))
-    return run_steps(options, *grid, chosen);
-  if (!options.exhaustive.empty()) {
-    if (!chosen.flags.empty())
-      throw UsageError("--exhaustive: no backend runs in " + options.exhaustive);
-    return run_device(options, options.exhaustive.back() - '0');
-  }
   check_device(options.device, options.common);
-  if (options.device == DeviceKind::kCuda && !options.exhaustive.empty())
+  const bool grid = !options.exhaustive.empty();
+  if (options.device == DeviceKind::kCuda && grid)
     throw UsageError("--device cuda: " + options.exhaustive + " runs on the simulated device");
+  if (grid && options.seconds_given && options.campaign.ledger.empty())
+    throw UsageError("--seconds: a grid runs whole, except on a --ledger");
   if (options.choices_given)
     return chosen.backends.empty() ? run_call(options) : run_choices(options, chosen);
-  return run_random(options, chosen);
+  if (options.campaign.ledger.empty())
+    return grid ? run_grid(options, chosen) : run_random(options, chosen);
+  if (!options.save_failures.empty())
+    throw UsageError("--save-failures: a ledger keeps failing cases in its folder corpus");
+  return run_campaign(options.common, options.campaign,
+                      grid ? grid_campaign(options, chosen) : random_campaign(options, chosen));
+}
+
+std::vector<std::pair<std::string, std::string>> names_of_grids() {
+  std::vector<std::pair<std::string, std::string>> names = {
+      {"device-3", "device-3"}, {"device-4", "device-4"}, {"device-5", "device-5"}};
+  for (const StepGrid& grid : step_grids()) names.emplace_back(grid.name, grid.name);
+  return names;
+}
+
+/// What a test runner that shards says: Bazel's two variables, and the file that it wants touched.
+Shard shard_of_environment() {
+  const auto number = [](const char* name) {
+    const char* text = std::getenv(name);
+    const std::string_view digits = text == nullptr ? "" : text;
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    const bool whole = error == std::errc() && end == digits.data() + digits.size();
+    return whole && !digits.empty() ? std::optional(value) : std::nullopt;
+  };
+  const std::optional<uint64_t> index = number("TEST_SHARD_INDEX"),
+                                count = number("TEST_TOTAL_SHARDS");
+  if (!index || !count) return {};
+  if (*index >= *count)
+    throw UsageError(fmt::format("TEST_SHARD_INDEX: {} of TEST_TOTAL_SHARDS {}: 0 to {}", *index,
+                                 *count, *count - 1));
+  if (const char* path = std::getenv("TEST_SHARD_STATUS_FILE")) (void)write_file(path, {});
+  return {*index, *count};
 }
 
 /// The i-th of n parts of a run.
@@ -419,15 +233,18 @@ Option add_shard(Command& command, const std::shared_ptr<FuzzCommand>& options) 
       throw BadValue("'" + text + "' is not a shard as 2/4: 1/N to N/N");
     options->shard = {set->parts[0] - 1, set->count};
   };
-  return command.parsed(
-      "--shard", parse,
-      "The i-th of n parts of the same run: its cases are those whose number mod n is i - 1",
-      "i/n");
+  return command.parsed("--shard", parse,
+                        "The i-th of n parts of the same run: its cases are those whose number mod "
+                        "n is i - 1 (default: "
+                        "TEST_SHARD_INDEX and TEST_TOTAL_SHARDS, which begin at 0)",
+                        "i/n");
 }
 
 }  // namespace
 
-Verb add_fuzz(CLI::App& app) {
+Verb add_fuzz(CLI::App& app) { return add_fuzz(app, run_on_ledger); }
+
+Verb add_fuzz(CLI::App& app, const RunCampaign& run_campaign) {
   Command command(
       app, "fuzz",
       "Run random calls and histories against the oracle: exact data, error bounds, equal bits.",
@@ -437,19 +254,17 @@ Verb add_fuzz(CLI::App& app) {
       command.number("--seconds", options->seconds, 0.01, 1e7, "Run for so long (default 60)");
   const Option cases = command.number("--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
                                       "Run so many cases; with --seconds, whichever ends first");
-  const Option first = command.number("--first", options->first, uint64_t{0}, uint64_t{1} << 62,
-                                      "Number of the first case (default 0); of a grid, too");
-  command.number("--max-findings", options->common.max_findings, size_t{1},
-                 std::numeric_limits<size_t>::max(),
-                 "Stop after N findings, and list no more than these (default 100)");
-  std::vector<std::pair<std::string, std::string>> grids = {
-      {"device-3", "device-3"}, {"device-4", "device-4"}, {"device-5", "device-5"}};
-  for (const StepGrid& grid : step_grids()) grids.emplace_back(grid.name, grid.name);
+  const Option first =
+      command.number("--first", options->first, uint64_t{0}, uint64_t{1} << 62,
+                     "Number of the first case (default 0); of a mode's grid, too");
+  const Option max_findings = command.number(
+      "--max-findings", options->common.max_findings, size_t{1}, std::numeric_limits<size_t>::max(),
+      "Stop after N findings, and list no more than these (default 100); with "
+      "--ledger list so many failing cases of each law (default 10)");
   const Option exhaustive = command.choice(
-      "--exhaustive", options->exhaustive, grids,
+      "--exhaustive", options->exhaustive, names_of_grids(),
       "Instead, everything up to a small size: `shadowgraph list grids`; by default by the "
       "backends whose layers it is made of");
-  exhaustive.excludes(seconds);
   command.names("--backend", options->backends, "NAME",
                 "Histories of this backend only, or `kernels`; may be given more than once");
   command.names(
@@ -470,13 +285,19 @@ Verb add_fuzz(CLI::App& app) {
           .excludes(cases)
           .excludes(first)
           .excludes(exhaustive);
-  add_shard(command, options).excludes(choices);
+  const Option ledger = add_campaign(command, options->campaign);
+  ledger.excludes(choices);
+  const Option shard = add_shard(command, options);
+  shard.excludes(choices).excludes(ledger);
   add_common_options(command, options->common);
   add_coverage(command, options->common);
-  return {command, [options, seconds, choices] {
+  return {command, [options, run_campaign, seconds, first, choices, shard, max_findings] {
             options->seconds_given = seconds.given();
+            options->first_given = first.given();
             options->choices_given = choices.given();
-            return run_with(*options);
+            if (max_findings.given()) options->campaign.max_findings = options->common.max_findings;
+            if (!shard.given() && !choices.given()) options->shard = shard_of_environment();
+            return run_with(*options, run_campaign);
           }};
 }
 

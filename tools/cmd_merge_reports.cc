@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "cli.h"
+#include "report/conclude.h"
 #include "report/escape.h"
 #include "report/merge.h"
 #include "report/read.h"
@@ -56,6 +57,7 @@ int run_with(MergeReportsCommand& options) {
   }
   Report joined;
   if (status.ok()) status = merge.end(options.complete, &joined);
+  if (options.paths.size() > 1) conclude("no part of the run judged a case", kMoreCases, &joined);
   return finish(status.ok() ? joined : refuse(std::move(status), options), options.common);
 }
 

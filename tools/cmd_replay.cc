@@ -77,8 +77,8 @@ class ReplayRun {
     status = run_steps(x, planted);
     report_.cases = 1;
     add(status, x.history.to_string());
-    judge_plants(planted, !status.ok() || planted.faults().empty() || is_changed(x),
-                 "give it other cases: `shadowgraph fuzz --plant`", &report_);
+    count_plants(planted, status.ok() && !planted.faults().empty() && is_changed(x), &report_);
+    judge_plants("give it other cases: `shadowgraph fuzz --plant`", &report_);
     if (status.ok() && !x.law.empty())
       report_.warnings.push_back("the file was saved for " + x.law + ", which is not found");
     return finish(report_, options_.common);

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "report/merge.h"
+
 namespace shadowgraph {
 namespace {
 
@@ -39,7 +41,10 @@ CampaignRange range_of(const Campaign& campaign, uint64_t number) {
   return r;
 }
 
-std::string body_of(Report report) {
+std::string body_of(Report report, size_t most_of_a_law) {
+  Merge merge({.checks_parts = false, .most_of_a_law = most_of_a_law});
+  merge.add("", std::move(report));
+  (void)merge.end(false, &report);
   report.seconds = 0, report.threads = 0, report.isa.clear();
   for (FaultReport& fault : report.faults) fault.seconds = 0;
   RenderOptions options;
@@ -48,21 +53,30 @@ std::string body_of(Report report) {
   return render(report, options);
 }
 
-std::string packed(const RangeResult& result) {
+std::string packed(std::span<const std::string> texts) {
   std::string bytes;
-  put(result.body, &bytes);
-  for (const auto& [law, text] : result.failures) put(law, &bytes), put(text, &bytes);
+  for (const std::string& text : texts) put(text, &bytes);
   return bytes;
 }
 
+std::vector<std::string> unpacked_texts(const std::string& bytes) {
+  std::vector<std::string> texts;
+  for (size_t at = 0; at < bytes.size();) texts.push_back(take(bytes, &at));
+  return texts;
+}
+
+std::string packed(const RangeResult& result) {
+  std::vector<std::string> texts = {result.body};
+  for (const auto& [law, text] : result.failures) texts.push_back(law), texts.push_back(text);
+  return packed(texts);
+}
+
 RangeResult unpacked(const std::string& bytes) {
+  std::vector<std::string> texts = unpacked_texts(bytes);
   RangeResult result;
-  size_t at = 0;
-  result.body = take(bytes, &at);
-  while (at < bytes.size()) {
-    std::string law = take(bytes, &at);
-    result.failures.emplace_back(std::move(law), take(bytes, &at));
-  }
+  if (!texts.empty()) result.body = std::move(texts[0]);
+  for (size_t i = 1; i + 1 < texts.size(); i += 2)
+    result.failures.emplace_back(std::move(texts[i]), std::move(texts[i + 1]));
   return result;
 }
 

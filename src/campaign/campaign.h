@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,16 +52,25 @@ struct RangeResult {
   std::vector<std::pair<std::string, std::string>> failures;
 };
 
-/// The bytes of a report as a ledger keeps it.
-std::string body_of(Report report);
+/// The bytes of a report as a ledger keeps it, of each law so many failing cases listed
+/// (MergeRules).
+std::string body_of(Report report, size_t most_of_a_law);
 
-/// Results as bytes, for pipes and messages.
+/// Texts, and results, as bytes, for pipes and messages.
+std::string packed(std::span<const std::string> texts);
+std::vector<std::string> unpacked_texts(const std::string& bytes);
 std::string packed(const RangeResult& result);
 RangeResult unpacked(const std::string& bytes);
 
-/// Runs part of a range in this process, one case after the other; at(number) is called before
-/// each: its number in the range's numbering, of the corpus or of the cases.
+/// A file of the corpus.
+struct CaseFile {
+  std::string path, text;  // "num.bound/89abcdef01234567.json"
+};
+
+/// Runs a part of a range in this process, one case after the other. files: its part of the corpus;
+/// of cases none. at(number) is called before each: of the cases, or of the corpus.
 using RunRange =
-    std::function<RangeResult(const CampaignRange& range, const std::function<void(uint64_t)>& at)>;
+    std::function<RangeResult(const CampaignRange& range, std::span<const CaseFile> files,
+                              const std::function<void(uint64_t)>& at)>;
 
 }  // namespace shadowgraph

@@ -23,8 +23,8 @@ class Ledger final : public Queue {
   static Status open(const std::string& folder, std::unique_ptr<Ledger>* ledger);
   ~Ledger() override;
 
-  const Campaign& campaign() const;
-
+  const Campaign& campaign() const override;
+  Status case_file(const std::string& path, std::string* text) override;
   Status claim(std::optional<Claim>* claim) override;
   void beat(uint64_t range, uint64_t at, bool alone) override;
   void release(uint64_t range) override;

@@ -29,6 +29,9 @@ class Queue {
  public:
   virtual ~Queue() = default;
 
+  virtual const Campaign& campaign() const = 0;
+  /// The text of a file of the campaign's corpus.
+  virtual Status case_file(const std::string& path, std::string* text) = 0;
   /// *claim without a value: every range is done, or another worker's. Ask again later, for that
   /// one may be lost. io.write, io.open where the queue does not work.
   virtual Status claim(std::optional<Claim>* claim) = 0;

@@ -15,7 +15,7 @@ struct WorkerOptions {
   double seconds = 0;  // takes no further range after so long; 0: until the campaign is complete
   /// A report of no case: its head, for ranges of which there is nothing but a finding.
   Report head;
-  /// "seed 7 case 12", and the command that runs these cases again.
+  /// Cases by their numbers: "seed 7 case 12", and the command that runs them again.
   std::function<std::string(const CampaignRange&)> name, reproduce;
 };
 
@@ -33,8 +33,7 @@ struct WorkerResult {
 
 /// Requires that this process has no other thread. progress is called a few times a second; stop
 /// gives the ranges in hand back undone.
-WorkerResult run_worker(Queue& queue, const Campaign& campaign, const RunRange& run,
-                        const WorkerOptions& options,
+WorkerResult run_worker(Queue& queue, const RunRange& run, const WorkerOptions& options,
                         const std::function<void(const WorkerProgress&)>& progress,
                         const std::atomic<bool>& stop);
 

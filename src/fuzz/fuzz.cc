@@ -26,7 +26,8 @@ int64_t median_keys(const AttentionCase& x) {
 
 /// What one worker found; joined at the end.
 struct Tally {
-  uint64_t cases = 0, skipped = 0;
+  uint64_t cases = 0, skipped = 0, unlisted = 0;
+  std::map<std::string, size_t> listed;  // failing cases, by law
   FuzzHistograms histograms;
   std::map<std::string, int64_t> coverage;
   LawCounts laws;
@@ -73,6 +74,7 @@ class Workers {
       if (options_.cases != 0 && number - options_.first >= options_.cases) return;
       const bool history =
           !options_.histories.backends.empty() && (!options_.kernels || number % 2 == 1);
+      if (options_.starts) options_.starts(number);
       findings_ += history ? run_one_history(number, tally) : run_kernels(number, tally);
       cases_ += 1;
     }
@@ -93,13 +95,10 @@ class Workers {
     count(x, tally);
     if (status.ok()) return 0;
     const std::string law = status.findings()[0].id;
+    if (!is_listed(law, tally)) return 1;
     CaseFailure small = shrink_case(choices.made(), options_.run, law);
-    tally.call_failures[number] = {law, small.choices};
-    for (Finding& f : small.findings.findings()) {
-      f.case_id.insert(0, name_of_case(number));
-      tally.findings.emplace_back(number, std::move(f));
-    }
-    return small.findings.findings().size();
+    tally.call_failures[number] = {law, std::move(small.choices)};
+    return list(number, law, std::move(small.findings), tally);
   }
 
   /// Findings are those of the smallest history that fails in the same way.
@@ -108,7 +107,8 @@ class Workers {
     const History h = generate_history(choices, options_.histories);
     const HistoryResult result = [&] {
       const CountsJudgements counts(&tally.laws);
-      return run_history(h, choices, options_.histories.tap);
+      return run_history(h, choices,
+                         options_.counted_tap ? options_.counted_tap : options_.histories.tap);
     }();
     const auto found = std::as_const(result.findings).findings();
     ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);
@@ -120,14 +120,29 @@ class Workers {
     if (found.empty()) return 0;
     if (!tally.first)
       tally.first = {seconds_since(start_), number, cases_ + 1, laws_of(found), choices.made()};
-    const HistoryFailure small = shrink_failure(choices.made(), options_.histories, found[0].id);
-    tally.failures[number] = {found[0].id, small.choices};
-    for (const Finding& f : std::as_const(small.findings).findings()) {
-      tally.findings.emplace_back(number, f);
-      Finding& mine = tally.findings.back().second;
-      mine.case_id = name_of_case(number) + mine.case_id;
+    const std::string law = found[0].id;
+    if (!is_listed(law, tally)) return 1;
+    HistoryFailure small = shrink_failure(choices.made(), options_.histories, law);
+    tally.failures[number] = {law, std::move(small.choices)};
+    return list(number, law, std::move(small.findings), tally);
+  }
+
+  /// Counts a failing case: is it one of the first of its law?
+  bool is_listed(const std::string& law, Tally& tally) const {
+    const bool listed = options_.most_of_a_law == 0 || tally.listed[law] < options_.most_of_a_law;
+    ++(listed ? tally.listed[law] : tally.unlisted);
+    return listed;
+  }
+
+  /// Lists what a case fails by, its law first. Returns how much that is.
+  size_t list(uint64_t number, const std::string& law, Status status, Tally& tally) const {
+    const std::span<Finding> found = status.findings();
+    std::ranges::stable_partition(found, [&](const Finding& f) { return f.id == law; });
+    for (Finding& f : found) {
+      f.case_id.insert(0, name_of_case(number));
+      tally.findings.emplace_back(number, std::move(f));
     }
-    return std::as_const(small.findings).findings().size();
+    return found.size();
   }
 
   /// One history that changed something is enough to know.
@@ -154,6 +169,24 @@ class Workers {
   std::atomic<uint64_t> next_, cases_{0}, findings_{0};
 };
 
+/// A thread for each tally.
+void watch(Workers& runner, std::vector<Tally>& tallies,
+           const std::function<void(const FuzzProgress&)>& progress) {
+  std::atomic<size_t> running{tallies.size()};
+  std::vector<std::thread> workers;
+  for (Tally& tally : tallies) {
+    workers.emplace_back([&] {
+      runner.work(tally);
+      --running;
+    });
+  }
+  for (int tick = 0; running > 0; ++tick) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (progress && tick % 40 == 0) progress(runner.progress());
+  }
+  for (std::thread& worker : workers) worker.join();
+}
+
 FuzzResult join(const FuzzOptions& options, std::vector<Tally>& tallies) {
   FuzzResult result;
   result.features = all_features(options.histories.backends, options.kernels);
@@ -161,7 +194,7 @@ FuzzResult join(const FuzzOptions& options, std::vector<Tally>& tallies) {
   std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures, call_failures;
   for (Tally& t : tallies) {
     failures.merge(t.failures), call_failures.merge(t.call_failures);
-    result.cases += t.cases, result.skipped += t.skipped;
+    result.cases += t.cases, result.skipped += t.skipped, result.unlisted += t.unlisted;
     add_all(result.histograms.keys, t.histograms.keys);
     add_all(result.histograms.requests, t.histograms.requests);
     add_all(result.histograms.head_dim, t.histograms.head_dim);
@@ -216,19 +249,11 @@ FuzzResult run_fuzz(const FuzzOptions& options,
   const int threads = options.threads > 0 ? options.threads : std::max(1, cores);
   Workers runner(options, stop);
   std::vector<Tally> tallies(static_cast<size_t>(threads));
-  std::atomic<int> running{threads};
-  std::vector<std::thread> workers;
-  for (Tally& tally : tallies) {
-    workers.emplace_back([&] {
-      runner.work(tally);
-      --running;
-    });
+  if (threads == 1 && !progress) {
+    runner.work(tallies[0]);
+  } else {
+    watch(runner, tallies, progress);
   }
-  for (int tick = 0; running > 0; ++tick) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    if (progress && tick % 40 == 0) progress(runner.progress());
-  }
-  for (std::thread& worker : workers) worker.join();
   if (progress) progress(runner.progress());
   const double seconds = runner.progress().seconds;
   FuzzResult result = join(options, tallies);

@@ -28,11 +28,18 @@ struct FuzzOptions {
   double seconds = 0;         // 0: no limit; one of the two is set
   int threads = 0;            // cases at once; 0: one a core
   size_t max_findings = 100;  // stops after so many; 0: no limit
+  // So many failing cases of one law are shrunk, and their findings listed: with one thread the
+  // first ones; the others are only counted. 0: all of them
+  size_t most_of_a_law = 0;
+  std::function<void(uint64_t number)> starts;  // told of each case before it runs; any thread
   RunOptions run;
   // Cases with an odd number are histories of these backends, where there are some; without kernels
   // all are
   bool kernels = true;
   HistoryOptions histories;
+  // What histories run with as generated, where somebody counts how often it acts; empty:
+  // histories.tap, with which they are shrunk and compared
+  MakeTap counted_tap;
 };
 
 struct FuzzProgress {
@@ -65,7 +72,10 @@ struct FuzzResult {
   uint64_t cases = 0;    // judged
   uint64_t skipped = 0;  // histories of which the backend ran no step
   double seconds = 0;
-  Status findings;  // case_id and reproduce filled in, in the order of case numbers
+  // case_id and reproduce filled in, in the order of case numbers; of one case first those of the
+  // law for which it was shrunk
+  Status findings;
+  uint64_t unlisted = 0;               // failing cases of which there is none
   std::optional<FirstFailure> first;   // of histories
   uint64_t acted = 0;                  // histories in which what is planted acted
   std::optional<Unnoticed> unnoticed;  // the first that a worker saw

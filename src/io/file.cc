@@ -1,6 +1,7 @@
 #include "io/file.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,6 +53,34 @@ bool write_all(int fd, std::span<const std::byte> bytes) {
   }
   return true;
 }
+
+/// A file beside the one that is meant, under a name that no process of any machine has; gone in
+/// the end.
+class PartialFile {
+ public:
+  explicit PartialFile(const std::string& path) {
+    uint64_t any = 0;
+    (void)::getrandom(&any, sizeof any, 0);
+    name_ = path + ".partial." + std::to_string(::getpid()) + '.' + std::to_string(any);
+  }
+  ~PartialFile() {
+    const int error = errno;
+    ::unlink(name_.c_str());
+    errno = error;
+  }
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+
+  const char* name() const { return name_.c_str(); }
+  /// All bytes, synced. False and errno on an error.
+  bool write(std::span<const std::byte> bytes) const {
+    FileDescriptor fd(::open(name(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    return fd.get() >= 0 && write_all(fd.get(), bytes) && ::fsync(fd.get()) == 0 && fd.close();
+  }
+
+ private:
+  std::string name_;
+};
 
 Status failure(LawId law, const std::string& path, std::string expected, std::string got) {
   Status status;
@@ -115,15 +144,18 @@ Status read_stdin(std::vector<std::byte>* bytes, uint64_t limit) {
 
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   return with_memory_findings(path, [&]() -> Status {
-    const std::string partial = path + ".partial." + std::to_string(::getpid());
-    FileDescriptor fd(
-        ::open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-    if (fd.get() < 0) return failure("io.write", path, "a new file beside it", error_text(errno));
-    const bool written = write_all(fd.get(), bytes) && ::fsync(fd.get()) == 0 && fd.close();
-    if (written && std::rename(partial.c_str(), path.c_str()) == 0) return {};
-    const int error = errno;
-    ::unlink(partial.c_str());
-    return failure("io.write", path, "a file that takes all bytes", error_text(error));
+    const PartialFile partial(path);
+    if (partial.write(bytes) && std::rename(partial.name(), path.c_str()) == 0) return {};
+    return failure("io.write", path, "a file that takes all bytes", error_text(errno));
+  });
+}
+
+Status put_file(const std::string& path, std::span<const std::byte> bytes, bool* put) {
+  return with_memory_findings(path, [&]() -> Status {
+    const PartialFile partial(path);
+    *put = partial.write(bytes) && ::link(partial.name(), path.c_str()) == 0;
+    if (*put || errno == EEXIST) return {};
+    return failure("io.write", path, "a file that takes all bytes", error_text(errno));
   });
 }
 

@@ -29,6 +29,9 @@ Status read_stdin(std::vector<std::byte>* bytes, uint64_t limit = kMaxFileBytes)
 /// Writes a file whole or not at all: a new file beside it, synced, then renamed over it.
 Status write_file(const std::string& path, std::span<const std::byte> bytes);
 
+/// The same where there is no such file yet; one that is there stays, and *put is false.
+Status put_file(const std::string& path, std::span<const std::byte> bytes, bool* put);
+
 /// Untrusted text for messages: printable ASCII stays, the rest is \xNN, long text is cut.
 std::string printable(std::string_view text);
 

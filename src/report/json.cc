@@ -311,9 +311,11 @@ std::string render_json(const Report& r, const RenderOptions& options) {
          {"coverage", to_array(r.coverage)}};
   if (!r.faults.empty()) j["faults"] = to_array(r.faults);
   if (!r.matrix.empty()) j["matrix"] = to_array(r.matrix);
-  add(j, "shard", r.shard);
+  add(j, "shard", r.shard), add(j, "range", r.range);
   add(j, "void", r.void_verdict);
-  add(j, "acted", r.acted);
+  add(j, "acted", r.acted());
+  if (!r.planted.empty()) j["planted"] = r.planted;
+  if (r.changed) j["changed"] = true;
   add(j, "warnings", r.warnings);
   if (!r.passed_over.empty()) j["passed_over"] = to_array(r.passed_over);
   if (!r.laws.empty()) j["laws"] = r.laws;

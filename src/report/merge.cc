@@ -3,76 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
 
+#include "core/split.h"
 #include "io/file.h"
+#include "report/conclude.h"
 
 namespace shadowgraph {
 namespace {
 
-constexpr uint64_t kMostShards = 1'000'000;
-
-/// A number from 1 on as it is written, or 0.
-uint64_t read_number(std::string_view text) {
-  uint64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return std::to_string(number) == text && number <= kMostShards ? number : 0;
-}
-
-/// Whose parts of which run there are.
-class Shards {
- public:
-  void add(const std::string& path, const std::string& text, Status* status) {
-    const auto set = parse_shards(text);
-    if (!set) return fail(path, "a shard, 2/4", text.empty() ? "the whole run" : text, status);
-    if (count_ == 0) count_ = set->count;
-    if (set->count != count_)
-      return fail(path, fmt::format("one of {} shards", count_), text, status);
-    for (const uint64_t part : set->parts) {
-      const auto [owner, is_new] = owners_.emplace(part, path);
-      if (!is_new)
-        fail(path, fmt::format("shard {} once", part), "again, after " + owner->second, status);
-    }
-  }
-
-  void check_complete(const std::string& path, Status* status) const {
-    std::vector<uint64_t> missing;
-    for (uint64_t part = 1; part <= count_; ++part) {
-      if (!owners_.contains(part)) missing.push_back(part);
-    }
-    if (!missing.empty())
-      fail(path, fmt::format("all {} shards", count_),
-           fmt::format("without {}", fmt::join(missing, ", ")), status);
-  }
-
-  /// Those of the joined report; empty: all.
-  std::string to_string() const {
-    if (owners_.size() == count_) return "";
-    ShardSet set{{}, count_};
-    for (const auto& [part, path] : owners_) set.parts.push_back(part);
-    return set.to_string();
-  }
-
- private:
-  static void fail(const std::string& path, std::string expected, std::string got, Status* status) {
-    status->add(file_finding("io.shard", path, "shard", std::move(expected), std::move(got)));
-  }
-
-  uint64_t count_ = 0;
-  std::map<uint64_t, std::string> owners_;  // of shards, by path
-};
-
 /// Lines in the order in which they came, each once.
 class Lines {
  public:
-  void add(const std::vector<std::string>& lines) {
-    for (const std::string& line : lines) {
-      if (seen_.insert(line).second) list_.push_back(line);
-    }
+  void add(std::string line) {
+    if (seen_.insert(line).second) list_.push_back(std::move(line));
   }
   const std::vector<std::string>& list() const { return list_; }
 
@@ -111,58 +58,47 @@ std::string key_of(const Finding& f) {
 
 }  // namespace
 
-std::string ShardSet::to_string() const {
-  return fmt::format("{}/{}", fmt::join(parts, ","), count);
-}
-
-std::optional<ShardSet> parse_shards(std::string_view text) {
-  const size_t slash = std::min(text.find('/'), text.size());
-  ShardSet set;
-  set.count = read_number(text.substr(std::min(slash + 1, text.size())));
-  for (std::string_view parts = text.substr(0, slash); !parts.empty();) {
-    const size_t end = std::min(parts.find(','), parts.size());
-    set.parts.push_back(read_number(parts.substr(0, end)));
-    parts.remove_prefix(std::min(end + 1, parts.size()));
-  }
-  const bool ascending =
-      std::ranges::adjacent_find(set.parts, std::greater_equal<uint64_t>()) == set.parts.end();
-  const bool inside =
-      set.count > 0 && !set.parts.empty() && set.parts.front() > 0 && set.parts.back() <= set.count;
-  if (!ascending || !inside || set.to_string() != text) return {};
-  return set;
-}
-
 class Merge::Joined {
  public:
+  explicit Joined(MergeRules rules) : rules_(rules) {}
+
   void add(const std::string& path, Report r) {
     if (count_++ == 0) {
+      all_.verb = r.verb, all_.version = r.version, all_.seed = r.seed, all_.arith = r.arith;
       first_path_ = path, first_ = std::move(r);
       return;
     }
-    if (count_ == 2) join(first_path_, first_);
-    join(path, r);
+    if (count_ == 2) join(first_path_, std::move(first_));
+    join(path, std::move(r));
   }
 
   Status end(bool complete, Report* joined) {
-    if (count_ > 1 && complete) shards_.check_complete(first_path_, &status_);
+    const bool alone = count_ == 1;
+    const std::string shard = first_.shard, range = first_.range;  // of one alone
+    if (alone && complete && !(shard + range).empty()) parts_.add(first_path_, first_, &status_);
+    if (complete) parts_.check_complete(first_path_, &status_);
+    if (alone && is_capped()) join(first_path_, std::move(first_));
     if (!status_.ok()) return std::move(status_);
-    *joined = count_ == 1 ? std::move(first_) : finished();
+    *joined = alone && !is_capped() ? std::move(first_) : finished();
+    if (alone) joined->shard = shard, joined->range = range;
     return {};
   }
 
  private:
+  bool is_capped() const { return rules_.most_of_a_law > 0; }
+
   /// A report of another run is not joined, and neither is anything after it.
-  void join(const std::string& path, const Report& r) {
-    same(path, "verb", first_.verb, r.verb);
+  void join(const std::string& path, Report r) {
+    same(path, "verb", all_.verb, r.verb);
     if (r.bench) fail(path, "verb", "a verb with cases", r.verb);
-    same(path, "version", first_.version, r.version);
-    same(path, "seed", std::to_string(first_.seed), std::to_string(r.seed));
-    same(path, "arith", first_.arith, r.arith);
-    shards_.add(path, r.shard, &status_);
+    same(path, "version", all_.version, r.version);
+    same(path, "seed", std::to_string(all_.seed), std::to_string(r.seed));
+    same(path, "arith", all_.arith, r.arith);
+    if (rules_.checks_parts && count_ > 1) parts_.add(path, r, &status_);
     if (!status_.ok()) return;
-    join_counts(r);
-    join_findings(r);
-    join_void(path, r);
+    take_back(&r);
+    join_counts(path, r);
+    join_findings(std::move(r));
   }
 
   void fail(const std::string& path, std::string field, std::string expected, std::string got) {
@@ -175,7 +111,7 @@ class Merge::Joined {
     if (mine != first) fail(path, field, first + ", as in " + first_path_, mine);
   }
 
-  void join_counts(const Report& from) {
+  void join_counts(const std::string& path, const Report& from) {
     Report& to = all_;
     to.threads = std::max(to.threads, from.threads);
     to.cases += from.cases, to.skipped += from.skipped;
@@ -194,69 +130,69 @@ class Merge::Joined {
     for (const auto& [law, judged] : from.laws) to.laws[law] += judged;
     for (const auto& [name, cases] : from.features) to.features[name] += cases;
     for (const Histogram& h : from.histograms) join_histogram(h, &to.histograms);
-    acted_.add(from.acted), isas_.add({from.isa});
+    for (const auto& [fault, acted] : from.planted) to.planted[fault] += acted;
+    to.changed |= from.changed;
+    for (const std::string& warning : from.warnings) warnings_.add(warning);
+    for (const std::string_view isa : split(from.isa, ", ")) isas_.add(std::string(isa));
+    to.unlisted += from.unlisted, to.unlisted_waived += from.unlisted_waived;
+    const int64_t unlisted = from.unlisted + from.unlisted_waived;
+    if (unlisted > 0 && !is_capped())
+      warnings_.add(
+          fmt::format("{}: {} findings are counted and not listed; run it with a larger "
+                      "--max-findings",
+                      path, unlisted));
   }
 
-  void join_findings(const Report& from) {
+  void join_findings(Report from) {
     for (size_t i = 0; i < from.findings.size(); ++i) {
-      if (!findings_.insert(key_of(from.findings[i])).second) continue;
+      Finding& f = from.findings[i];
+      if (is_capped() ? !is_listed(f) : !findings_.insert(key_of(f)).second) continue;
       const auto evidence = from.evidence.find(i);
-      if (evidence != from.evidence.end()) all_.evidence[all_.findings.size()] = evidence->second;
-      all_.findings.push_back(from.findings[i]);
+      if (evidence != from.evidence.end())
+        all_.evidence[all_.findings.size()] = std::move(evidence->second);
+      all_.findings.push_back(std::move(f));
     }
-    all_.unlisted += from.unlisted, all_.unlisted_waived += from.unlisted_waived;
   }
 
-  /// What a shard could not say another may have said: only if none did, the run says nothing.
-  void join_void(const std::string& path, const Report& r) {
-    warnings_if_void_.add(r.warnings);
-    if (r.void_verdict.empty()) {
-      said_something_ = true;
-      warnings_.add(r.warnings);
-    } else {
-      void_verdicts_.add({r.void_verdict});
+  /// Of the next finding, where the cases of a law are capped.
+  bool is_listed(const Finding& f) {
+    if (f.case_id.empty() || f.case_id != case_id_) {
+      case_id_ = f.case_id;
+      case_is_listed_ = ++failing_[f.id] <= rules_.most_of_a_law;
+      if (!case_is_listed_) ++(f.waived.empty() ? all_.unlisted : all_.unlisted_waived);
     }
-    if (r.unlisted + r.unlisted_waived == 0) return;
-    for (Lines* lines : {&warnings_, &warnings_if_void_})
-      lines->add(
-          {fmt::format("{}: {} findings are counted and not listed; run it with a larger "
-                       "--max-findings",
-                       path, r.unlisted + r.unlisted_waived)});
+    return case_is_listed_;
   }
 
   Report finished() {
     Report& r = all_;
-    r.verb = first_.verb, r.version = first_.version, r.seed = first_.seed, r.arith = first_.arith;
-    r.shard = shards_.to_string();
+    r.shard = parts_.shard(), r.range = parts_.range();
     r.isa = fmt::format("{}", fmt::join(isas_.list(), ", "));
-    r.acted = acted_.list();
     for (const auto& [name, cases] : coverage_) {
       const auto& [backend, mode, phase] = name;
       r.coverage.push_back({backend, mode, phase, cases});
     }
-    // What one shard did not notice another did. Such findings have no evidence.
-    if (r.missed_faults().empty())
-      std::erase_if(r.findings, [](const Finding& f) { return f.id == "fault.missed"; });
     std::ranges::stable_sort(r.faults, {}, &FaultReport::id);
-    r.warnings = (said_something_ ? warnings_ : warnings_if_void_).list();
-    if (!said_something_)
-      r.void_verdict = fmt::format("{}", fmt::join(void_verdicts_.list(), ", "));
+    r.warnings = warnings_.list();
     return std::move(r);
   }
 
+  const MergeRules rules_;
   size_t count_ = 0;
   std::string first_path_;
-  Report first_;
+  Report first_;  // until there is a second one
   Status status_;
-  Shards shards_;
+  Parts parts_;
   Report all_;
   std::map<std::tuple<std::string, std::string, std::string>, int64_t> coverage_;
-  std::unordered_set<std::string> findings_;  // keys
-  Lines acted_, isas_, warnings_, warnings_if_void_, void_verdicts_;
-  bool said_something_ = false;
+  std::unordered_set<std::string> findings_;  // keys; of what is capped none
+  std::string case_id_;                       // of the finding before
+  bool case_is_listed_ = true;
+  std::map<std::string, size_t> failing_;  // cases by law
+  Lines isas_, warnings_;
 };
 
-Merge::Merge() : joined_(std::make_unique<Joined>()) {}
+Merge::Merge(MergeRules rules) : joined_(std::make_unique<Joined>(rules)) {}
 Merge::~Merge() = default;
 
 void Merge::add(const std::string& path, Report report) { joined_->add(path, std::move(report)); }

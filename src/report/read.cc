@@ -150,12 +150,15 @@ void read_summary(JsonMembers& m, Report* r) {
 void read_head(JsonMembers& m, Report* r) {
   int64_t threads = 0;
   m.need("verb", &r->verb), m.need("version", &r->version), m.need("seed", &r->seed);
-  m.get("shard", &r->shard), m.need("isa", &r->isa), m.need("arith", &r->arith);
+  m.get("shard", &r->shard), m.get("range", &r->range);
+  m.need("isa", &r->isa), m.need("arith", &r->arith);
   m.count("threads", &threads);
   r->threads = static_cast<int>(std::min<int64_t>(threads, 1 << 20));
   m.need("interrupted", &r->interrupted), m.need("bad_input", &r->bad_input);
-  m.get("void", &r->void_verdict), m.get("acted", &r->acted), m.get("warnings", &r->warnings);
-  m.skip({"schema", "ok", "idle_laws", "laws_of_other_runs"});  // `laws` says them
+  m.get("void", &r->void_verdict), m.get("warnings", &r->warnings);
+  m.get("changed", &r->changed);
+  m.skip({"schema", "ok"});
+  m.skip({"acted", "idle_laws", "laws_of_other_runs"});  // `planted` and `laws` say them
 }
 
 void read_counts(JsonMembers& m, const char* name, std::map<std::string, int64_t>* counts) {
@@ -175,6 +178,7 @@ void read_report_members(JsonMembers& m, Report* r) {
   m.each("coverage", [&](JsonMembers& x) { read(x, &r->coverage.emplace_back()); });
   m.each("conformance", [&](JsonMembers& x) { read(x, &r->conformance.emplace_back()); });
   read_counts(m, "laws", &r->laws), read_counts(m, "features", &r->features);
+  read_counts(m, "planted", &r->planted);
   m.inside("histogram", [&](JsonMembers& all) {
     all.others([&](const std::string& name, const JsonValue&) {
       all.inside(name.c_str(), [&](JsonMembers& x) {

@@ -5,12 +5,12 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kMost = 1 << 20;  // threads and rounds
+constexpr int64_t kMostRounds = 1 << 20;  // threads and rounds
 
 int read_int(JsonMembers& m, const char* key) {
   int64_t value = 0;
   m.count(key, &value);
-  return static_cast<int>(std::min(value, kMost));
+  return static_cast<int>(std::min(value, kMostRounds));
 }
 
 void read_figures(JsonMembers& m, const char* key,

@@ -66,6 +66,13 @@ int64_t Report::open_findings() const {
                                   [](const Finding& f) { return f.waived.empty(); });
 }
 
+std::vector<std::string> Report::acted() const {
+  std::vector<std::string> ids;
+  for (const auto& [id, times] : planted)
+    if (times > 0) ids.push_back(id);
+  return ids;
+}
+
 std::string Report::missed_faults() const {
   std::string ids;
   for (const Finding& f : findings) {
@@ -80,10 +87,11 @@ std::string Report::found_faults() const {
   std::vector<std::string> by;
   for (const Finding& f : findings)
     if (f.id != "fault.missed" && std::ranges::count(by, f.id) == 0) by.push_back(f.id);
-  if (acted.empty() || by.empty()) return "";
+  const std::vector<std::string> plants = acted();
+  if (plants.empty() || by.empty()) return "";
   const size_t more = by.size() > kMostNamed ? by.size() - kMostNamed : 0;
   by.resize(by.size() - more);
-  return fmt::format("{}: found by {}{}", fmt::join(acted, ", "), fmt::join(by, ", "),
+  return fmt::format("{}: found by {}{}", fmt::join(plants, ", "), fmt::join(by, ", "),
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 

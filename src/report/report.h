@@ -138,7 +138,9 @@ struct Evidence {
 struct Report {
   std::string verb, version;
   uint64_t seed = 0;
-  std::string shard;  // "2/4": the second of four parts of the run; empty: all of it
+  // Parts of the run (parts.h): "2/4", the second of four; "512-767", so many cases, both ends
+  // included. Empty: all of it, or no --first was given
+  std::string shard, range;
   std::string isa;
   int threads = 0;
   std::string arith;
@@ -151,7 +153,9 @@ struct Report {
   bool bad_input = false;    // some input was refused; its findings say why
   // "nothing was judged", "K31 never acted": the run says nothing, and warnings say why
   std::string void_verdict;
-  std::vector<std::string> acted;     // planted faults that did: "K31"
+  std::map<std::string, int64_t> planted;  // "K31": how often it acted; 0, too
+  // Something that is read differs from a run without the plants, and nothing noticed it
+  bool changed = false;
   std::vector<std::string> warnings;  // shown with --quiet, too
   // Skipped cases, left-out fields and unused waivers, each counted once. Files' notes have those
   // that are skipped, and warnings the others, as to_string() says them.
@@ -178,6 +182,8 @@ struct Report {
   /// only other runs have what they are about. Both are empty where no law is counted.
   std::vector<std::string> idle_laws() const;
   std::vector<std::string> laws_of_other_runs() const;
+  /// The planted faults that did act: "K31".
+  std::vector<std::string> acted() const;
   /// The planted faults that were not noticed (fault.missed), where nothing else was found: "K31".
   std::string missed_faults() const;
   /// Those that acted, and the laws that noticed: "K31: found by table.slot, num.bound". Empty:

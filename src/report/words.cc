@@ -167,7 +167,8 @@ std::optional<Heatmap> error_map(const Report& r) {
 std::string head_of(const Report& r) {
   return fmt::format("seed {}  {}  isa {}  arith {}  threads {}  shadowgraph {}", r.seed, r.verb,
                      r.isa, r.arith, r.threads, r.version) +
-         (r.shard.empty() ? "" : "  shard " + r.shard);
+         (r.shard.empty() ? "" : "  shard " + r.shard) +
+         (r.range.empty() ? "" : "  range " + r.range);
 }
 
 }  // namespace shadowgraph

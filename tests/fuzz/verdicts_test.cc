@@ -72,6 +72,25 @@ TEST(PlantVerdict, AFaultThatIsNoticedIsFoundHoweverOftenItWasNot) {
   EXPECT_GE(result.acted, 1u);
 }
 
+/// Histories that fail run again and again, to be shrunk.
+TEST(PlantVerdict, APlantIsCountedInHistoriesAsGenerated) {
+  const Fault* fault = find_fault("K31");
+  const Planted counted({fault}), again({fault});
+  FuzzOptions options;
+  options.cases = 6, options.kernels = false;
+  options.histories.backends = {find_backend("flashattention")};
+  options.counted_tap = counted.tap(), options.histories.tap = again.tap();
+  EXPECT_FALSE(run_fuzz(options, {}, false).findings.ok());
+  int64_t acted = 0;
+  for (uint64_t number = 0; number < options.cases; ++number) {
+    Choices choices = history_choices(options.seed, number);
+    const History h = generate_history(choices, options.histories);
+    acted += run_history(h, choices, fault->tap).acted;
+  }
+  EXPECT_GT(acted, 0);
+  EXPECT_EQ(counted.acted(0), acted);
+}
+
 TEST(PlantVerdict, HasAName) {
   EXPECT_EQ(name_of(PlantVerdict::kFound), "found");
   EXPECT_EQ(name_of(PlantVerdict::kMissed), "missed");

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/laws.h"
+#include "report/conclude.h"
 #include "report/report_samples.h"
 
 namespace shadowgraph {
@@ -32,6 +33,14 @@ std::string merge(const std::vector<ReportFile>& files, bool complete, Report* j
   Merge merge;
   for (const ReportFile& file : files) merge.add(file.path, file.report);
   return merge.end(complete, joined).to_string();
+}
+
+/// Each part says of itself what it can say, and so does the sum.
+std::string concluded(std::vector<ReportFile> files, Report* joined) {
+  for (ReportFile& file : files) conclude("why", "more", &file.report);
+  std::string status = merge(files, false, joined);
+  conclude("why", "more", joined);
+  return status;
 }
 
 TEST(Merge, AddsWhatShardsCounted) {
@@ -123,28 +132,41 @@ TEST(Merge, FiguresOfSeveralBenchesAreNotAdded) {
 
 TEST(Merge, SaysNothingOnlyIfNoShardSaysAnything) {
   ReportFile one = shard(1), two = shard(2);
-  one.report.void_verdict = "K31 never acted", one.report.warnings = {"why"};
+  one.report.planted = two.report.planted = {{"K31", 0}};
+  two.report.planted["K31"] = 2;
+  two.report.findings = {small_finding()};
+  one.report.warnings = two.report.warnings = {"of another matter"};
   Report r;
-  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  ASSERT_EQ(concluded({one, two}, &r), "ok");
   EXPECT_EQ(r.void_verdict, "");
-  EXPECT_TRUE(r.warnings.empty());
-  two.report.void_verdict = "K31 never acted", two.report.warnings = {"why"};
-  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  EXPECT_EQ(r.planted, (std::map<std::string, int64_t>{{"K31", 2}}));
+  EXPECT_EQ(r.warnings, std::vector<std::string>{"of another matter"});
+  two.report.planted["K31"] = 0, two.report.findings.clear();
+  ASSERT_EQ(concluded({one, two}, &r), "ok");
   EXPECT_EQ(r.void_verdict, "K31 never acted");
-  EXPECT_EQ(r.warnings, std::vector<std::string>{"why"});
+  EXPECT_EQ(r.warnings.size(), 2u);
+  one.report.cases = two.report.cases = 0;
+  ASSERT_EQ(concluded({one, two}, &r), "ok");
+  EXPECT_EQ(r.void_verdict, "K31 never acted, nothing was judged");
+  EXPECT_EQ(r.warnings.back(), "nothing was judged: why");
 }
 
 TEST(Merge, AFaultIsMissedOnlyIfNoShardNoticesIt) {
   ReportFile one = shard(1), two = shard(2);
-  one.report.findings = {make_finding("fault.missed", at("K31"), "a finding", "none")};
-  two.report.findings = one.report.findings;
+  one.report.planted = {{"K31", 2}}, two.report.planted = {{"K31", 3}};
+  one.report.changed = true;
   Report r;
-  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  ASSERT_EQ(concluded({one, two}, &r), "ok");
   EXPECT_EQ(r.missed_faults(), "K31");
+  ASSERT_EQ(r.findings.size(), 1u);
+  EXPECT_EQ(r.findings[0].got, "none: it acted 5 times in 30 cases; more");
   two.report.findings = {make_finding("table.slot", at("page_table"), "1", "2")};
-  ASSERT_EQ(merge({one, two}, false, &r), "ok");
+  ASSERT_EQ(concluded({one, two}, &r), "ok");
   ASSERT_EQ(r.findings.size(), 1u);
   EXPECT_EQ(r.findings[0].id, "table.slot");
+  two.report.findings.clear(), one.report.changed = false;
+  ASSERT_EQ(concluded({one, two}, &r), "ok");
+  EXPECT_EQ(r.void_verdict, "K31 inert");
 }
 
 TEST(Merge, WhatIsCountedAndNotListedStaysCounted) {
@@ -173,16 +195,44 @@ TEST(Merge, TheOrderOfShardsChangesNothing) {
   } while (std::ranges::next_permutation(order).found);
 }
 
-TEST(Shards, AreReadAsTheyAreWritten) {
-  for (const char* text : {"1/1", "2/4", "1,3/4", "1,2,3/3", "1000000/1000000"}) {
-    const auto set = parse_shards(text);
-    ASSERT_TRUE(set.has_value()) << text;
-    EXPECT_EQ(set->to_string(), text);
+/// Cases first to last of a fuzz run, in ranges.
+ReportFile range(const std::string& text) {
+  ReportFile file = shard(1);
+  file.path = text + ".json", file.report.shard = "", file.report.range = text;
+  return file;
+}
+
+TEST(Merge, RangesOfARunAreJoined) {
+  Report r;
+  ASSERT_EQ(merge({range("256-511"), range("600-700"), range("0-255")}, false, &r), "ok");
+  EXPECT_EQ(r.range, "0-511,600-700");
+  EXPECT_EQ(r.shard, "");
+  EXPECT_EQ(r.cases, 30);
+  Report more;
+  ASSERT_EQ(merge({{"joined", r}, range("512-599")}, true, &more), "ok");
+  EXPECT_EQ(more.range, "0-700");
+}
+
+TEST(Merge, AMissingPartIsMissingAlsoFromOneReportAlone) {
+  Report r;
+  EXPECT_EQ(merge({range("0-511,600-700")}, true, &r),
+            "io.shard: 0-511,600-700.json: range is without 512-599, expected all cases of 0-700");
+  EXPECT_EQ(merge({range("0-511,600-700")}, false, &r), "ok");
+  EXPECT_EQ(r.range, "0-511,600-700");
+  ReportFile one = shard(1);
+  EXPECT_EQ(merge({one}, true, &r),
+            "io.shard: shard1.json: shard is without 2, 3, expected all 3 shards");
+}
+
+TEST(Merge, ALedgersResultsAreNoPartsThatItChecks) {
+  Report r;
+  for (const size_t most : {0, 1}) {
+    Merge merge({.checks_parts = false, .most_of_a_law = most});
+    for (int i = 0; i < 3; ++i) merge.add("result", range("").report);
+    ASSERT_EQ(merge.end(true, &r).to_string(), "ok");
+    EXPECT_EQ(r.cases, 30);
+    EXPECT_EQ(r.shard + r.range, "");
   }
-  for (const char* text :
-       {"", "/", "1", "0/2", "3/2", "1/0", "01/2", "1/2/3", "1 /2", "+1/2", "2,1/3", "1,1/3",
-        "1,/3", ",1/3", "1/1000001", "-1/2", "1/99999999999999999999"})
-    EXPECT_FALSE(parse_shards(text).has_value()) << text;
 }
 
 }  // namespace

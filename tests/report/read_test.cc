@@ -23,9 +23,9 @@ std::string json_text(const Report& r, size_t max_findings = 100) {
 /// A report with something of everything that JSON keeps.
 Report full_report() {
   Report r = pictures_report();
-  r.shard = "2/4", r.seed = std::numeric_limits<uint64_t>::max();
+  r.shard = "2/4", r.range = "512-767", r.seed = std::numeric_limits<uint64_t>::max();
   r.unknown_backends = 1, r.left_out = 2, r.interrupted = true, r.void_verdict = "K31 never acted";
-  r.warnings = {"K31 never acted"}, r.acted = {"K04"};
+  r.warnings = {"K31 never acted"}, r.planted = {{"K04", 7}, {"K31", 0}}, r.changed = true;
   r.passed_over = {{"skip.kind", "a.safetensors", "skipped, kind not known yet: x", 1},
                    {"left_out.null", "a.jsonl", "left out, x: null (2 lines)", 2, 7, "x", "null"}};
   r.files[0].role = "current";

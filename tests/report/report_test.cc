@@ -416,9 +416,10 @@ TEST(Report, SaysWhichLawsNoticedThePlantedFault) {
   for (const char* law : {"table.slot", "num.bound", "table.slot"})
     r.findings.emplace_back().id = law;
   EXPECT_TRUE(r.verdict().starts_with("not clean: 3 cases"));
-  r.acted = {"K31"};
+  r.planted = {{"K04", 0}, {"K31", 2}};
   EXPECT_TRUE(r.verdict().starts_with("K31: found by table.slot, num.bound; not clean: 3 cases"));
   EXPECT_EQ(json_of(r)["acted"], json({"K31"}));
+  EXPECT_EQ(json_of(r)["planted"], json({{"K04", 0}, {"K31", 2}}));
   for (const char* law : {"num.bits", "num.empty_row"}) r.findings.emplace_back().id = law;
   EXPECT_EQ(r.found_faults(), "K31: found by table.slot, num.bound, num.bits and 1 more");
   r.findings.resize(1);

@@ -160,7 +160,7 @@ class Shards(Folder):
 
     def report(self, *args):
         code, out, err = run(*args, "--format", "json")
-        self.assertIn(code, (CLEAN, FINDINGS), err + out)
+        self.assertIn(code, (CLEAN, FINDINGS, BAD_INPUT), err + out)
         return json.loads(out)
 
     def parts(self, count, *args):
@@ -198,6 +198,19 @@ class Shards(Folder):
         self.assertTrue(whole)
         self.assertEqual(merged, whole)
         self.assertEqual(reports[1]["coverage"], reports[0]["coverage"])
+
+    def test_a_plant_is_judged_by_all_parts_together(self):
+        args = ("fuzz", "--cases", "6", "--backend", "flashattention", "--plant", "K31", "--plant", "K17")
+        whole, merged = self.report(*args), self.merged(*self.parts(3, *args), code=FINDINGS)
+        self.assertEqual(merged["planted"], whole["planted"])
+        self.assertEqual(list(merged["planted"]), ["K17", "K31"])
+        for key in ("acted", "void", "changed", "warnings"):
+            self.assertEqual(merged.get(key), whole.get(key), key)
+        # Alone most parts have nothing that this plant changes.
+        args = ("fuzz", "--cases", "8", "--backend", "kernels", "--plant", "K31")
+        merged = self.merged(*self.parts(2, *args), code=BAD_INPUT)
+        self.assertEqual((merged["planted"], merged["void"]), ({"K31": 0}, "K31 never acted"))
+        self.assertEqual(len(merged["warnings"]), 1)
 
     def test_a_grid_of_steps_and_one_of_device_programs(self):
         for grid in (("decode", "--first", "100", "--cases", "300"), ("device-3",)):

@@ -11,7 +11,8 @@ namespace shadowgraph {
 
 DeviceGridResult run_device_grid(int max_calls, int threads, size_t max_findings,
                                  const std::function<void(uint64_t done, uint64_t of)>& progress,
-                                 const std::atomic<bool>& stop, const CaseRange& range) {
+                                 const std::atomic<bool>& stop, const CaseRange& range,
+                                 const std::function<void(uint64_t)>& starts) {
   const SmallPrograms programs(max_calls);
   const uint64_t first = range.next(0), of = range.within(0, programs.size()).size();
   const std::string command =
@@ -27,6 +28,7 @@ DeviceGridResult run_device_grid(int max_calls, int threads, size_t max_findings
       const CountsJudgements counts(&mine.laws);
       for (uint64_t i = next++; i < of && found < max_findings && !stop; i = next++) {
         const uint64_t number = first + i * range.shard.count;
+        if (starts) starts(number);
         Status status = check_device_program(programs[number], 0, &mine.coverage);
         ++mine.programs;
         if (i % 1024 == 0) progress(i, of);

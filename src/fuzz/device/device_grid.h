@@ -19,9 +19,11 @@ struct DeviceGridResult {
 };
 
 /// Those of SmallPrograms(max_calls) that are in the range. Stops after max_findings findings.
-/// progress(done, of) counts programs; any thread may call it.
+/// progress(done, of) counts programs, and starts is told of each before it runs; any thread may
+/// call them.
 DeviceGridResult run_device_grid(int max_calls, int threads, size_t max_findings,
                                  const std::function<void(uint64_t done, uint64_t of)>& progress,
-                                 const std::atomic<bool>& stop, const CaseRange& range = {});
+                                 const std::atomic<bool>& stop, const CaseRange& range = {},
+                                 const std::function<void(uint64_t number)>& starts = {});
 
 }  // namespace shadowgraph

@@ -174,12 +174,12 @@ class CallCheck : CaseRanges {
   const Case& x_;
 };
 
-Status parse(const std::string& path, JsonDocument* json) {
-  std::vector<std::byte> bytes;
-  Status status = read_file(path, &bytes);
-  if (!status.ok()) return status;
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return parse_strict_json(text, "case.field", path, 0, json, kCallDepth);
+Status parse(std::string_view text, const std::string& name, JsonDocument* json) {
+  return parse_strict_json(text, "case.field", name, 0, json, kCallDepth);
+}
+
+std::string_view text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
@@ -196,16 +196,27 @@ std::string to_json(const CallCase& x) {
 }
 
 bool is_call_file(const std::string& path) {
+  std::vector<std::byte> bytes;
+  return read_file(path, &bytes).ok() && is_call(text_of(bytes));
+}
+
+bool is_call(std::string_view text) {
   JsonDocument json;
-  if (!parse(path, &json).ok()) return false;
+  if (!parse(text, "", &json).ok()) return false;
   const JsonValue* schema = json.root.find("schema");
   const auto* word = schema == nullptr ? nullptr : schema->as<std::string>();
   return word != nullptr && *word == kCallSchema;
 }
 
 Status read_call(const std::string& path, CallCase* out) {
+  std::vector<std::byte> bytes;
+  const Status status = read_file(path, &bytes);
+  return status.ok() ? parse_call(text_of(bytes), path, out) : status;
+}
+
+Status parse_call(std::string_view text, const std::string& path, CallCase* out) {
   JsonDocument json;
-  Status status = parse(path, &json);
+  Status status = parse(text, path, &json);
   if (!status.ok()) return status;
   CallCase x;
   std::string schema;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fuzz/call/ladder.h"
@@ -20,8 +21,10 @@ struct CallCase {
 
 std::string to_json(const CallCase& x);
 /// Sizes are bounded: whatever is accepted can run. On failure *out is untouched; io.* and case.*.
+Status parse_call(std::string_view text, const std::string& name, CallCase* out);
 Status read_call(const std::string& path, CallCase* out);
-/// Does the file say that it is one? False, too, of what cannot be read.
+/// Does the text, or the file, say that it is one? False, too, of what cannot be read.
+bool is_call(std::string_view text);
 bool is_call_file(const std::string& path);
 
 /// A case that fails, made small while it still breaks that law. Findings have case_id, and

@@ -242,11 +242,14 @@ std::string to_json(const HistoryCase& x) {
 
 Status read_case(const std::string& path, HistoryCase* out) {
   std::vector<std::byte> bytes;
-  Status status = read_file(path, &bytes);
+  const Status status = read_file(path, &bytes);
   if (!status.ok()) return status;
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return parse_case({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, out);
+}
+
+Status parse_case(std::string_view text, const std::string& path, HistoryCase* out) {
   JsonDocument json;
-  status = parse_strict_json(text, "case.field", path, 0, &json, kMaxDepth);
+  Status status = parse_strict_json(text, "case.field", path, 0, &json, kMaxDepth);
   if (!status.ok()) return status;
   HistoryCase x;
   std::string backend, schema;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "fuzz/history/history.h"
@@ -31,6 +32,7 @@ HistoryCase case_of(std::span<const uint32_t> choices, std::span<const Backend* 
 std::string to_json(const HistoryCase& x);
 /// Sizes are bounded and every number that is an index is in its range: whatever is accepted can
 /// run. On failure *out is untouched; io.* and case.*.
+Status parse_case(std::string_view text, const std::string& name, HistoryCase* out);
 Status read_case(const std::string& path, HistoryCase* out);
 
 /// Runs the steps; tap: what stands on the path, or nullptr. Ends with the first step that has

@@ -81,13 +81,14 @@ class PartRun {
   PartRun(const GridPart& part, const Backend& backend, const MakeTap& tap)
       : part_(part), backend_(backend), tap_(tap) {}
 
-  /// go_on() is asked after each step; ends with max_findings.
+  /// go_on(number) is asked before each step; ends with max_findings.
   StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
-                     const std::function<bool()>& go_on) {
+                     const std::function<bool(uint64_t number)>& go_on) {
     StepGridResult result;
     std::optional<PartSession> session;
     uint64_t first = 0;  // of the session
     for (uint64_t at = steps.range.next(0); at < steps.range.end(); at = steps.range.next(at + 1)) {
+      if (!go_on(at)) break;
       if (!session) session.emplace(part_, backend_, tap_), first = at;
       const StepShape shape = part_.shape(at - steps.number);
       Status status = session->step(at, shape);
@@ -102,7 +103,7 @@ class PartRun {
         session->add_counts(&result);
         session.reset();
       }
-      if (!go_on() || std::as_const(result.findings).findings().size() >= max_findings) break;
+      if (std::as_const(result.findings).findings().size() >= max_findings) break;
     }
     if (session) session->add_counts(&result);
     return result;
@@ -147,8 +148,9 @@ class PlanRun {
   }
 
   StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
-                     const std::function<bool()>& go_on) {
+                     const std::function<bool(uint64_t number)>& go_on) {
     for (uint64_t at = steps.range.next(0); at < steps.range.end(); at = steps.range.next(at + 1)) {
+      if (!go_on(at)) break;
       const uint64_t i = at - steps.number;
       ++(served_ ? result_.steps : result_.skipped);
       if (!served_) continue;
@@ -159,7 +161,6 @@ class PlanRun {
         result_.findings.add(std::move(f));
       }
       if (std::as_const(result_.findings).findings().size() >= max_findings) break;
-      if (i % 64 == 0 && !go_on()) break;
     }
     return std::move(result_);
   }
@@ -223,7 +224,7 @@ class PlanRun {
 
 StepGridResult run_part(const GridPart& part, const Backend& backend, const MakeTap& tap,
                         const StepsOfPart& steps, const std::string& command, size_t max_findings,
-                        const std::function<bool()>& go_on) {
+                        const std::function<bool(uint64_t number)>& go_on) {
   if (part.permuted_pages > 0)
     return PlanRun(part, backend, tap).run(steps, command, max_findings, go_on);
   return PartRun(part, backend, tap).run(steps, command, max_findings, go_on);
@@ -240,7 +241,8 @@ uint64_t count_steps(const StepGrid& grid) {
 StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
                              size_t max_findings, const MakeTap& tap,
                              const std::function<void(size_t done, size_t of)>& progress,
-                             const std::atomic<bool>& stop, const CaseRange& range) {
+                             const std::atomic<bool>& stop, const CaseRange& range,
+                             const std::function<void(uint64_t)>& starts) {
   std::vector<GridPart> parts;
   std::vector<StepsOfPart> steps;
   uint64_t number = 0;
@@ -262,8 +264,11 @@ StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int t
     for (size_t i = next++; i < parts.size() && !enough && !stop; i = next++) {
       LawCounts laws;
       const CountsJudgements counts(&laws);
-      StepGridResult mine = run_part(parts[i], backend, tap, steps[i], command, max_findings,
-                                     [&] { return !enough && !stop; });
+      StepGridResult mine =
+          run_part(parts[i], backend, tap, steps[i], command, max_findings, [&](uint64_t number) {
+            if (starts) starts(number);
+            return !enough && !stop;
+          });
       const std::lock_guard lock(mutex);
       all.laws.add(laws);
       all.steps += mine.steps, all.skipped += mine.skipped, all.replays += mine.replays;

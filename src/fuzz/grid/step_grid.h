@@ -42,10 +42,12 @@ struct StepGridResult {
   Status findings;
 };
 
-/// Stops after max_findings findings. progress(done, of) counts parts; any thread may call it.
+/// Stops after max_findings findings. progress(done, of) counts parts, and starts is told of each
+/// step before it runs; any thread may call them.
 StepGridResult run_step_grid(const StepGrid& grid, const Backend& backend, int threads,
                              size_t max_findings, const MakeTap& tap,
                              const std::function<void(size_t done, size_t of)>& progress,
-                             const std::atomic<bool>& stop, const CaseRange& range = {});
+                             const std::atomic<bool>& stop, const CaseRange& range = {},
+                             const std::function<void(uint64_t number)>& starts = {});
 
 }  // namespace shadowgraph
