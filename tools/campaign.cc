@@ -22,13 +22,6 @@ std::string state_of(const WorkerResult& result, const std::string& ledger) {
       shell_word(ledger), result.campaign.complete() ? "" : " --partial");
 }
 
-Report refusal(const Status& status, const Common& common, const std::string& verb) {
-  Report report = start_report(verb, common);
-  report.bad_input = true;
-  report.findings.assign(status.findings().begin(), status.findings().end());
-  return report;
-}
-
 /// So much of all ranges, or of the time.
 double share_done(const WorkerProgress& p, double seconds, double of_seconds) {
   const double of_time = of_seconds > 0 ? seconds / of_seconds : 0;
@@ -39,19 +32,30 @@ double share_done(const WorkerProgress& p, double seconds, double of_seconds) {
 
 }  // namespace
 
+Report refusal(const Status& status, const Common& common, const VerbCampaign& verb) {
+  Report report = start_report(verb.campaign.options[0].second, common);
+  report.bad_input = true;
+  report.findings.assign(status.findings().begin(), status.findings().end());
+  return report;
+}
+
 std::string text_of(const QueueState& state) {
   if (state.ranges == 0) return fmt::format("{} ranges are done", state.done);
   return fmt::format("{} of {} ranges are done", state.done, state.ranges);
 }
 
 Option add_campaign(Command& command, CampaignOptions& options) {
-  command.number("--range", options.range, uint64_t{1}, uint64_t{1} << 32,
-                 "With --ledger: cases of a range, which a worker takes at once (default 512)");
+  command.number(
+      "--range", options.range, uint64_t{1}, uint64_t{1} << 32,
+      fmt::format("With --ledger: cases of a range, which a worker takes at once "
+                  "(default {})",
+                  options.range > 0 ? std::to_string(options.range) : "128, of grids more"));
   command.number("--stale-seconds", options.stale_seconds, 0.1, 1e6,
                  "With --ledger: a worker that gives no sign for so long is lost, and others take "
                  "its ranges (default 60)");
   command.number("--case-seconds", options.case_seconds, 0.1, 1e6,
-                 "With --ledger: a case that takes longer is a finding (default 60)");
+                 fmt::format("With --ledger: a case that takes longer is a finding (default {})",
+                             options.case_seconds));
   return command.text("--ledger", options.ledger,
                       "Work on the campaign whose ledger is this folder, with any number of other "
                       "processes; the first one begins it. `shadowgraph merge-reports DIR` has its "
@@ -79,7 +83,7 @@ VerbCampaign start_campaign(const std::string& verb, const Common& common,
 int run_on_ledger(const Common& common, const CampaignOptions& options, const VerbCampaign& verb) {
   std::unique_ptr<Ledger> ledger;
   const Status status = Ledger::open(options.ledger, verb.campaign, &ledger);
-  if (!status.ok()) return finish(refusal(status, common, verb.campaign.options[0].second), common);
+  if (!status.ok()) return finish(refusal(status, common, verb), common);
   return run_on_queue(*ledger, common, options.ledger, verb);
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "campaign.h"
 #include "cli.h"
 #include "core/choices.h"
 #include "core/laws.h"
@@ -19,13 +20,14 @@ namespace {
 
 struct FaultsCommand {
   Common common;
+  CampaignOptions campaign;
   std::vector<std::string> ids;       // empty: all
   std::vector<std::string> backends;  // of the matrix; empty: all
   bool matrix = false;
-  uint64_t cases = 60;  // of a pair of the matrix
+  uint64_t cases = 0;  // histories of each fault, or of a pair of the matrix; 0: not given
   double budget_seconds = 60;
-  bool budget_given = false, backend_given = false, cases_given = false;
-  uint64_t clean_cases = 0;
+  bool budget_given = false, backend_given = false;
+  uint64_t clean_cases = 0;  // 0: none
   bool diagnose = false;
   DeviceKind device = DeviceKind::kSim;
 };
@@ -36,8 +38,13 @@ constexpr size_t kMostNamed = 3;  // mistakes
 // Histories of each fault on a GPU.
 constexpr uint64_t kTwinCases = 100;
 
-// Time for a pair of the matrix, where --budget-seconds does not say.
+// Time and histories for a pair of the matrix, where options do not say.
 constexpr double kPairSeconds = 2;
+constexpr uint64_t kPairCases = 60;
+
+// A fault's budget in a ledger, and the time after which it hangs.
+constexpr uint64_t kLedgerCases = 4000;
+constexpr double kLedgerSeconds = 3600;
 
 constexpr char kFaultsExamples[] =
     "  shadowgraph faults                           the whole catalogue, a minute for each at "
@@ -47,6 +54,8 @@ constexpr char kFaultsExamples[] =
     "  shadowgraph faults --matrix                  each fault on each backend: 6 minutes on 16 "
     "cores\n"
     "  shadowgraph faults --matrix --id K13 --backend flashmla --backend deepseek_v4\n"
+    "  shadowgraph faults --ledger night/           any number of processes share the catalogue; "
+    "`merge-reports night/`\n"
     "  shadowgraph faults --device cuda             on a GPU, too: does it give the numbers that "
     "are found here?\n"
     "Each fault is planted from outside, and ordinary histories run, of all backends and the same "
@@ -92,6 +101,20 @@ class FaultsRun {
   explicit FaultsRun(const FaultsCommand& options)
       : options_(options), report_(start_report("faults", options.common)), gpu_(options.device) {}
 
+  const Report& report() const { return report_; }
+
+  /// Plants one fault, and adds what came of it: a row, and findings. With one thread and a budget
+  /// in histories it is the same in every process.
+  void add(const Fault& fault) {
+    FaultReport row;
+    row.id = fault.id, row.title = fault.title, row.refs = words_of(fault.refs);
+    row.why_not = fault.why_not;
+    const MakeDevice make_device = gpu_.make_device();
+    if (fault.tap != nullptr && make_device) run_on_gpu(make_device, fault, &row);
+    if (fault.tap != nullptr && !make_device) hunt(fault, &row);
+    report_.faults.push_back(std::move(row));
+  }
+
   int run() {
     const auto start = std::chrono::steady_clock::now();
     const std::vector<const Fault*> faults = chosen_faults(options_);
@@ -107,22 +130,13 @@ class FaultsRun {
     }
     if (options_.clean_cases > 0 && !interrupted()) run_clean();
     report_.interrupted = interrupted();
+    judge_faults(&report_);
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return finish(report_, options_.common);
   }
 
  private:
-  void add(const Fault& fault) {
-    FaultReport row;
-    row.id = fault.id, row.title = fault.title, row.refs = words_of(fault.refs);
-    row.why_not = fault.why_not;
-    const MakeDevice make_device = gpu_.make_device();
-    if (fault.tap != nullptr && make_device) run_on_gpu(make_device, fault, &row);
-    if (fault.tap != nullptr && !make_device) hunt(fault, &row);
-    report_.faults.push_back(std::move(row));
-  }
-
   /// The same wrong numbers there as here, in every history.
   void run_on_gpu(const MakeDevice& make_device, const Fault& fault, FaultReport* row) {
     if (!fault.is_memory_safe()) {
@@ -130,12 +144,9 @@ class FaultsRun {
       return;
     }
     const Planted planted({&fault});
-    FaultTwin twin = run_fault_on(make_device, planted,
-                                  {.seed = options_.common.seed,
-                                   .cases = kTwinCases,
-                                   .seconds = options_.budget_seconds,
-                                   .threads = options_.common.num_threads()},
-                                  interrupted());
+    HuntOptions budget = hunt_options();
+    if (budget.cases == 0) budget.cases = kTwinCases;
+    FaultTwin twin = run_fault_on(make_device, planted, budget, interrupted());
     row->planted = planted.acted(0) > 0;
     row->detected = twin.failed > 0;
     row->by = twin.laws;
@@ -146,13 +157,18 @@ class FaultsRun {
       report_.findings.push_back(f);
   }
 
+  /// In histories, time does not count, unless both are given.
+  HuntOptions hunt_options() const {
+    const bool in_cases = options_.cases > 0 && !options_.budget_given;
+    return {.seed = options_.common.seed,
+            .cases = options_.cases,
+            .seconds = in_cases ? 0 : options_.budget_seconds,
+            .threads = options_.common.num_threads()};
+  }
+
   void hunt(const Fault& fault, FaultReport* row) {
     const Planted planted({&fault});
-    const FaultHunt found = hunt_fault(planted,
-                                       {.seed = options_.common.seed,
-                                        .seconds = options_.budget_seconds,
-                                        .threads = options_.common.num_threads()},
-                                       interrupted());
+    const FaultHunt found = hunt_fault(planted, hunt_options(), interrupted());
     row->detected = found.verdict == PlantVerdict::kFound;
     row->planted = row->detected || found.verdict == PlantVerdict::kMissed;
     row->by = found.laws;
@@ -168,16 +184,13 @@ class FaultsRun {
     if (!findings.empty()) row->reproducer = findings[0].reproduce;
     if (found.verdict == PlantVerdict::kMissed) {
       add_finding("fault.missed", fault, "a finding",
-                  fmt::format("none in {} cases, {:.0f} s; it acted in {}: {}", row->cases,
-                              row->seconds, found.acted, found.unnoticed->what));
+                  fmt::format("none in {} cases; it acted in {}: {}", row->cases, found.acted,
+                              found.unnoticed->what));
       report_.findings.back().reproduce = "shadowgraph fuzz --choices " +
                                           to_text(found.unnoticed->choices) + " --plant " +
                                           std::string(fault.id);
     }
-    if (!row->planted) {
-      row->why_not = why_void(found.verdict, found.acted, found.cases);
-      add_void(std::string(fault.id) + ' ' + row->verdict, row->why_not);
-    }
+    if (!row->planted) row->why_not = why_void(found.verdict, found.acted, found.cases);
     for (const Finding& f : std::as_const(found.clean).findings())
       add_finding("fault.innocent", fault, "no finding without it", f.to_string());
   }
@@ -188,12 +201,6 @@ class FaultsRun {
     return fmt::format(
         "it acted in {} of {} histories, and nothing that anything reads was changed", acted,
         cases);
-  }
-
-  /// Nothing is proved of it.
-  void add_void(const std::string& verdict, const std::string& why) {
-    report_.void_verdict += (report_.void_verdict.empty() ? "" : ", ") + verdict;
-    report_.warnings.push_back(verdict + ": " + why);
   }
 
   void run_matrix(std::vector<const Fault*> faults) {
@@ -207,7 +214,7 @@ class FaultsRun {
       pairs = run_fault_matrix(
           faults, backends,
           {.seed = options_.common.seed,
-           .cases = options_.cases,
+           .cases = options_.cases > 0 ? options_.cases : kPairCases,
            .seconds = options_.budget_given ? options_.budget_seconds : kPairSeconds,
            .threads = options_.common.num_threads()},
           [&](size_t done, size_t of) {
@@ -227,7 +234,7 @@ class FaultsRun {
       }
     }
     if (!any_found && !interrupted() && report_.findings.empty())
-      add_void("nothing was found", "every pair is inert, or never acted");
+      add_void("nothing was found", "every pair is inert, or never acted", &report_);
   }
 
   void add_pair(const MatrixPair& pair) {
@@ -270,6 +277,7 @@ class FaultsRun {
     f.refs = words_of(fault.refs);
     f.reproduce =
         fmt::format("shadowgraph faults --id {} --seed {}", fault.id, options_.common.seed);
+    if (options_.cases > 0) f.reproduce += fmt::format(" --cases {}", options_.cases);
     report_.findings.push_back(std::move(f));
   }
 
@@ -305,15 +313,65 @@ class FaultsRun {
   Gpu gpu_;
 };
 
+/// Each fault is a case.
+VerbCampaign faults_campaign(const FaultsCommand& options) {
+  VerbCampaign v = start_campaign("faults", options.common, options.campaign);
+  const std::vector<const Fault*> faults = chosen_faults(options);
+  v.campaign.options.emplace_back("id", fmt::format("{}", fmt::join(options.ids, " ")));
+  v.campaign.options.emplace_back("histories", std::to_string(options.cases));
+  v.campaign.options.emplace_back("diagnose", options.diagnose ? "yes" : "");
+  v.campaign.cases = faults.size();
+  v.name = [faults](const CampaignRange& range) {
+    return "fault " + std::string(faults[range.first]->id);
+  };
+  v.reproduce = [options, faults](const CampaignRange& range) {
+    std::string command = "shadowgraph faults";
+    for (uint64_t i = 0; i < range.count; ++i)
+      command += " --id " + std::string(faults[range.first + i]->id);
+    return fmt::format("{} --seed {} --cases {} --threads 1{}{}", command, options.common.seed,
+                       options.cases, options.diagnose ? " --diagnose" : "",
+                       options.common.reproduce_flags());
+  };
+  v.run = [options, faults](const CampaignRange& range, std::span<const CaseFile>,
+                            const std::function<void(uint64_t)>& at) {
+    FaultsCommand alone = options;
+    alone.common.threads = 1;
+    FaultsRun run(alone);
+    for (uint64_t i = range.first; i < range.first + range.count && !range.corpus; ++i)
+      at(i), run.add(*faults[i]);
+    return RangeResult{body_of(run.report(), options.campaign.max_findings), {}};
+  };
+  return v;
+}
+
+/// What comes of a fault must not depend on who runs it.
+void check_ledger(const FaultsCommand& options) {
+  if (options.matrix)
+    throw UsageError("--matrix: a ledger shares faults out, not pairs; run it without --ledger");
+  if (options.clean_cases > 0)
+    throw UsageError(
+        "--clean-cases: with nothing planted it is `shadowgraph fuzz` that a ledger shares out");
+  if (options.device == DeviceKind::kCuda)
+    throw UsageError("--device cuda: workers of a ledger run on the simulated device");
+  if (options.budget_given)
+    throw UsageError("--budget-seconds: machines differ in speed; with --ledger give --cases");
+}
+
 int run_with(FaultsCommand& options) {
+  const bool shared = !options.campaign.ledger.empty();
+  if (shared) check_ledger(options);
   check_device(options.device, options.common);
   if (options.device == DeviceKind::kCuda && options.diagnose)
     throw UsageError("--diagnose is of what is found here, without --device cuda");
   if (options.matrix && (options.device == DeviceKind::kCuda || options.diagnose))
     throw UsageError("--matrix runs on the simulated device, without --diagnose");
-  if (!options.matrix && (options.backend_given || options.cases_given))
-    throw UsageError("--backend and --cases are of --matrix");
+  if (!options.matrix && options.backend_given) throw UsageError("--backend is of --matrix");
   apply(options.common);
+  if (shared) {
+    if (options.cases == 0) options.cases = kLedgerCases;
+    options.campaign.max_findings = options.common.max_findings;
+    return run_on_ledger(options.common, options.campaign, faults_campaign(options));
+  }
   catch_interrupts();
   return FaultsRun(options).run();
 }
@@ -325,6 +383,7 @@ Verb add_faults(CLI::App& app) {
                   "Plant each fault that an engine once shipped, and see what notices it.",
                   kFaultsExamples);
   auto options = std::make_shared<FaultsCommand>();
+  options->campaign.range = 1, options->campaign.case_seconds = kLedgerSeconds;
   command.names("--id", options->ids, "ID",
                 "Of the catalogue: `shadowgraph list faults`; may be given more than once");
   const Option budget = command.number(
@@ -336,21 +395,22 @@ Verb add_faults(CLI::App& app) {
   const Option backend =
       command.names("--backend", options->backends, "NAME",
                     "With --matrix: on this backend only; may be given more than once");
-  const Option cases =
-      command.number("--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
-                     "With --matrix: histories of each pair, until it is found (default 60)");
+  command.number(
+      "--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
+      "Histories of each fault, until it is found, in place of a budget in seconds; with "
+      "--ledger always (default 4000); with --matrix of each pair (default 60)");
   command.number("--clean-cases", options->clean_cases, uint64_t{1}, uint64_t{1} << 62,
                  "Afterwards, so many histories with nothing planted");
   command.flag("--diagnose", options->diagnose,
                "Also look for a history in which outputs are wrong, and name the mistake that "
                "would make them so");
+  add_campaign(command, options->campaign);
   add_device(command, options->device);
   add_max_findings(command, options->common);
   add_common_options(command, options->common);
-  return {command, [options, budget, backend, cases] {
+  return {command, [options, budget, backend] {
             options->budget_given = budget.given();
             options->backend_given = backend.given();
-            options->cases_given = cases.given();
             return run_with(*options);
           }};
 }

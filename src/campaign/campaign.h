@@ -22,7 +22,7 @@ namespace shadowgraph {
 struct Campaign {
   std::vector<std::pair<std::string, std::string>> options;  // "verb": "fuzz", "seed": "7", ...
   uint64_t cases = 0;                                        // 0: without an end
-  uint64_t range = 512;                                      // cases of a range
+  uint64_t range = 128;                                      // cases of a range
   size_t most_of_a_law = 10;  // failing cases of one law that are listed; all are counted
   double stale_seconds = 60;  // a claim that nobody touched for so long is free again
   double case_seconds = 60;   // a case that takes longer breaks run.hang

@@ -28,6 +28,18 @@ std::map<std::string, std::string> words_of(const Campaign& c) {
   return words;
 }
 
+/// Where a long text is cut so that its difference from another one is seen.
+size_t seen_from(const std::string& a, const std::string& b) {
+  constexpr size_t kBefore = 40, kShort = 100;
+  const auto in_a = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  const auto same = static_cast<size_t>(in_a - a.begin());
+  return same > kShort ? same - kBefore : 0;
+}
+std::string shown(const std::string& text, size_t from) {
+  if (text.empty()) return "none";
+  return (from > 0 ? "..." : "") + printable(std::string_view(text).substr(from));
+}
+
 void check_values(JsonMembers& m, const std::string& schema, const Campaign& c) {
   if (schema != kSchema) m.fail("schema", kSchema, schema);
   if (c.range == 0) m.fail("range", "1 or more", "0");
@@ -97,14 +109,16 @@ Status compare(const Campaign& ledger, const Campaign& worker, const std::string
   const auto value_of = [](const std::map<std::string, std::string>& words,
                            const std::string& key) {
     const auto it = words.find(key);
-    return it == words.end() || it->second.empty() ? "none" : printable(it->second);
+    return it == words.end() ? "" : it->second;
   };
   Status status;
   for (const std::string& key : keys) {
     const std::string expected = value_of(theirs, key), got = value_of(mine, key);
-    if (expected != got)
-      status.add(file_finding("io.ledger", name, key,
-                              expected + ", as this ledger's campaign has it", got));
+    if (expected == got) continue;
+    const size_t from = seen_from(expected, got);
+    status.add(file_finding("io.ledger", name, key,
+                            shown(expected, from) + ", as this ledger's campaign has it",
+                            shown(got, from)));
   }
   return status;
 }

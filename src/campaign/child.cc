@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,9 +29,10 @@ std::atomic<uint64_t>* shared_number() {
   return new (memory) std::atomic<uint64_t>(0);
 }
 
-bool write_all(int fd, std::string_view bytes) {
+/// To a reader that has died this is an error, and no signal.
+bool write_all(int socket, std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    const ssize_t n = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return false;
     bytes.remove_prefix(static_cast<size_t>(n));
@@ -39,9 +41,10 @@ bool write_all(int fd, std::string_view bytes) {
 }
 
 /// Its size, and the bytes.
-bool write_message(int fd, std::string_view bytes) {
+bool write_message(int socket, std::string_view bytes) {
   const uint64_t size = bytes.size();
-  return write_all(fd, {reinterpret_cast<const char*>(&size), sizeof size}) && write_all(fd, bytes);
+  return write_all(socket, {reinterpret_cast<const char*>(&size), sizeof size}) &&
+         write_all(socket, bytes);
 }
 
 bool read_all(int fd, char* to, size_t size) {
@@ -61,16 +64,16 @@ bool read_message(int fd, std::string* bytes) {
   return read_all(fd, bytes->data(), size);
 }
 
-void make_pipe(int fds[2]) {
-  if (::pipe2(fds, O_CLOEXEC) != 0)
-    throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+void make_sockets(int fds[2]) {
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+    throw std::runtime_error(fmt::format("cannot make sockets: {}", std::strerror(errno)));
 }
 
 }  // namespace
 
 Child::Child(const RunRange& run) : at_(shared_number()) {
   int requests[2], results[2];
-  make_pipe(requests), make_pipe(results);
+  make_sockets(requests), make_sockets(results);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) throw std::runtime_error(fmt::format("cannot fork: {}", std::strerror(errno)));
@@ -127,10 +130,10 @@ std::optional<RangeResult> Child::read() {
   for (;;) {
     const ssize_t n = ::read(results_, buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) break;
-    if (n == 0) {
-      bury();
-      return {};
+    if (n < 0 && errno == EAGAIN) break;
+    if (n <= 0) {
+      bury();  // what it has brought before is whole
+      break;
     }
     bytes_.append(buffer, static_cast<size_t>(n));
   }

@@ -25,7 +25,7 @@ class Child {
   void start(const CampaignRange& part, std::span<const CaseFile> files);
   /// Readable once there is a result, or once it has died.
   int fd() const { return results_; }
-  /// Takes what is there. A result, if it is whole.
+  /// Takes what is there. A result, if it is whole; it may have died behind that.
   std::optional<RangeResult> read();
   /// How it died, once read() saw that: "signal 11 (Segmentation fault)", "exit code 4". Empty: it
   /// lives.

@@ -51,17 +51,17 @@ Status make_folder(const std::string& path) {
   return status;
 }
 
-std::set<uint64_t> numbers_in(const std::string& folder, std::string_view suffix) {
+std::set<uint64_t> numbers_in(const std::string& folder, std::string_view suffix, uint64_t first,
+                              uint64_t end) {
   std::set<uint64_t> numbers;
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+  for (fs::directory_iterator entry(folder, error), last; !error && entry != last;
        entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (!name.ends_with(suffix)) continue;
     uint64_t number = 0;
-    const char* last = name.data() + name.size() - suffix.size();
-    const auto [read, failed] = std::from_chars(name.data(), last, number);
-    if (failed == std::errc() && read == last) numbers.insert(number);
+    (void)std::from_chars(name.data(), name.data() + name.size(), number);
+    const bool is_whole = name == std::to_string(number) + std::string(suffix);
+    if (is_whole && first <= number && number < end) numbers.insert(number);
   }
   return numbers;
 }

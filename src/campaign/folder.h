@@ -18,8 +18,10 @@ std::string name_of_process();
 bool exists(const std::string& path);
 /// Makes a folder and those above it; io.write.
 Status make_folder(const std::string& path);
-/// The numbers N of its entries named "N" + suffix; none where there is no such folder.
-std::set<uint64_t> numbers_in(const std::string& folder, std::string_view suffix);
+/// The numbers N of its entries named "N" + suffix, first <= N < end; none where there is no such
+/// folder.
+std::set<uint64_t> numbers_in(const std::string& folder, std::string_view suffix, uint64_t first,
+                              uint64_t end);
 Status read_text(const std::string& path, std::string* text);
 Status put_text(const std::string& path, std::string_view text, bool* put);
 /// One line more at the end of a file, which is made.

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -24,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kSegment = 256;  // ranges
+constexpr uint64_t kNoEnd = std::numeric_limits<uint64_t>::max();
 
 /// FNV-1a.
 uint64_t hash_of(std::string_view text) {
@@ -50,8 +52,9 @@ Status no_ledger(const std::string& folder, std::string got) {
 /// A ledger's files, and what this process knows of them.
 class Ledger::Folder {
  public:
-  Folder(std::string path, Campaign campaign)
-      : path_(std::move(path)), campaign_(std::move(campaign)) {
+  /// head: the text of its run.json.
+  Folder(std::string path, std::string head, Campaign campaign)
+      : path_(std::move(path)), head_(std::move(head)), campaign_(std::move(campaign)) {
     // Workers begin in different segments, and so list different folders.
     if (campaign_.ranges() > 0) start_ = hash_of(worker_) % segments();
   }
@@ -91,32 +94,34 @@ class Ledger::Folder {
   void release(uint64_t range) const { ::unlink(claim_path(range).c_str()); }
 
   Status publish(uint64_t range, const RangeResult& result) {
-    Status status;
+    Status status = is_there();
+    if (!status.ok() || is_reduced(range / kSegment)) return status;
+    status = make_folder(folder_of(range / kSegment) + "/done");
     for (const auto& [law, text] : result.failures) status.add(keep_failure(law, text));
     if (!status.ok()) return status;
     bool put = false;
     status = put_text(done_path(range), result.body, &put);
     if (!status.ok() && is_reduced(range / kSegment)) return {};  // another worker's is in there
     if (status.ok() && !put) status = compare_with_kept(range, result.body);
-    if (status.ok()) release(range);
+    const bool kept = status.ok() || exists(done_path(range));
+    if (kept) release(range);
     if (status.ok() && put) reduce_if_done(range / kSegment);
     return status;
   }
 
   QueueState state() {
     QueueState s{0, campaign_.ranges()};
-    for (const uint64_t segment : numbers_in(path_ + "/seg", ".json")) reduced_.insert(segment);
+    for (const uint64_t segment : segments_with(".json")) (void)is_reduced(segment);
     for (const uint64_t segment : reduced_) s.done += ranges_of(segment);
-    for (const uint64_t segment : numbers_in(path_ + "/seg", "")) {
-      if (!reduced_.contains(segment))
-        s.done += numbers_in(folder_of(segment) + "/done", ".json").size();
+    for (const uint64_t segment : segments_with("")) {
+      if (!reduced_.contains(segment)) s.done += done_in(segment).size();
     }
     return s;
   }
 
   Status collect(Report* joined, std::vector<uint64_t>* missing) {
-    std::set<uint64_t> all = numbers_in(path_ + "/seg", ".json");
-    all.merge(numbers_in(path_ + "/seg", ""));
+    std::set<uint64_t> all = segments_with(".json");
+    all.merge(segments_with(""));
     Merge merge(rules());
     Status status;
     std::set<uint64_t> gaps;
@@ -148,6 +153,29 @@ class Ledger::Folder {
     if (campaign_.ranges() == 0) return kSegment;
     return std::min(kSegment, campaign_.ranges() - segment * kSegment);
   }
+  std::set<uint64_t> segments_with(std::string_view suffix) const {
+    return numbers_in(path_ + "/seg", suffix, 0, segments() > 0 ? segments() : kNoEnd);
+  }
+  std::set<uint64_t> numbers_of(uint64_t segment, const char* folder,
+                                std::string_view suffix) const {
+    const uint64_t first = segment * kSegment;
+    return numbers_in(fmt::format("{}/{}", folder_of(segment), folder), suffix, first,
+                      first + ranges_of(segment));
+  }
+  std::set<uint64_t> done_in(uint64_t segment) const {
+    return numbers_of(segment, "done", ".json");
+  }
+
+  /// Nobody has removed the ledger, or begun another campaign in its place.
+  Status is_there() const {
+    std::string head;
+    Status status = read_text(path_ + "/run.json", &head);
+    if (status.ok() && head != head_)
+      status.add(file_finding("io.ledger", path_ + "/run.json", "file",
+                              "the campaign that this worker is of", "another one, begun anew"));
+    return status;
+  }
+
   MergeRules rules() const {
     return {.checks_parts = false, .most_of_a_law = campaign_.most_of_a_law};
   }
@@ -164,11 +192,12 @@ class Ledger::Folder {
   /// Finds the ranges of a segment that are free; joins its results if all are there.
   Status look_into(uint64_t segment) {
     if (is_reduced(segment)) return {};
-    Status status = make_folder(folder_of(segment) + "/claim");
+    Status status = is_there();
+    if (!status.ok()) return status;
+    status = make_folder(folder_of(segment) + "/claim");
     status.add(make_folder(folder_of(segment) + "/done"));
     if (!status.ok()) return status;
-    const std::set<uint64_t> claimed = numbers_in(folder_of(segment) + "/claim", "");
-    const std::set<uint64_t> done = numbers_in(folder_of(segment) + "/done", ".json");
+    const std::set<uint64_t> claimed = numbers_of(segment, "claim", ""), done = done_in(segment);
     if (done.size() == ranges_of(segment)) {
       reduce(segment);
       return {};
@@ -230,15 +259,14 @@ class Ledger::Folder {
   }
 
   Claim claim_of(uint64_t range) const {
-    Claim claim{.range = range};
+    Claim claim;
+    claim.range = range;
     std::string lines;
     if (!exists(lost_path(range)) || !read_text(lost_path(range), &lines).ok()) return claim;
     const std::vector<ClaimNote> notes = parse_notes(lines);
     claim.deaths = notes.size();
-    if (notes.empty()) return claim;
-    claim.at = notes.back().at;
-    claim.deaths_alone = static_cast<uint64_t>(std::ranges::count_if(
-        notes, [&](const ClaimNote& n) { return n.alone && n.at == claim.at; }));
+    for (const ClaimNote& note : notes)
+      if (note.alone) ++claim.deaths_alone[note.at];
     return claim;
   }
 
@@ -266,14 +294,12 @@ class Ledger::Folder {
   }
   /// They are the campaign's finding, not only that of who came second.
   void add_differences(Report* joined) const {
-    for (const uint64_t range : numbers_in(path_ + "/differs", ""))
+    for (const uint64_t range : numbers_in(path_ + "/differs", "", 0, kNoEnd))
       joined->findings.push_back(two_results(range, fmt::format("differs/{}", range)));
   }
 
   void reduce_if_done(uint64_t segment) {
-    const bool done =
-        numbers_in(folder_of(segment) + "/done", ".json").size() == ranges_of(segment);
-    if (done) reduce(segment);
+    if (done_in(segment).size() == ranges_of(segment)) reduce(segment);
   }
   /// Joins the results of a segment that is done, and removes them.
   void reduce(uint64_t segment) {
@@ -308,7 +334,7 @@ class Ledger::Folder {
     const uint64_t first = segment * kSegment, end = first + ranges_of(segment);
     Status status;
     if (!exists(path_of(segment))) {
-      const std::set<uint64_t> done = numbers_in(folder_of(segment) + "/done", ".json");
+      const std::set<uint64_t> done = done_in(segment);
       std::set<uint64_t> missing;
       for (uint64_t range = first; range < end; ++range) {
         if (!done.contains(range)) {
@@ -330,7 +356,7 @@ class Ledger::Folder {
     return read_report(path_of(segment), &reports->back().second);
   }
 
-  const std::string path_;
+  const std::string path_, head_;
   const Campaign campaign_;
   const std::string worker_ = name_of_process();
   uint64_t start_ = 0;                       // segment
@@ -350,8 +376,10 @@ std::vector<std::string> corpus_of(const std::string& folder) {
   std::error_code error;
   for (const fs::directory_entry& law : fs::directory_iterator(folder, error)) {
     for (const fs::directory_entry& file : fs::directory_iterator(law.path(), error)) {
-      if (file.path().extension() == ".json")
-        paths.insert((law.path().filename() / file.path().filename()).string());
+      const fs::path path = law.path().filename() / file.path().filename();
+      const bool hidden =
+          path.string().starts_with('.') || path.string().find("/.") != std::string::npos;
+      if (path.extension() == ".json" && !hidden) paths.insert(path.string());
     }
   }
   return {paths.begin(), paths.end()};
@@ -373,11 +401,10 @@ Status begin(const std::string& folder, Campaign campaign) {
   return put_text(folder + "/run.json", to_json(campaign), &put);
 }
 
-Status read_campaign(const std::string& folder, Campaign* campaign) {
+Status read_head(const std::string& folder, std::string* text, Campaign* campaign) {
   const std::string path = folder + "/run.json";
-  std::string text;
-  Status status = read_text(path, &text);
-  if (status.ok()) status = parse_campaign(text, path, campaign);
+  Status status = read_text(path, text);
+  if (status.ok()) status = parse_campaign(*text, path, campaign);
   return status;
 }
 
@@ -386,18 +413,20 @@ Status read_campaign(const std::string& folder, Campaign* campaign) {
 Status Ledger::open(const std::string& folder, Campaign campaign, std::unique_ptr<Ledger>* ledger) {
   Status status;
   if (!exists(folder + "/run.json")) status = begin(folder, campaign);
-  Campaign kept;
-  if (status.ok()) status = read_campaign(folder, &kept);
-  if (status.ok()) status = compare(kept, campaign, folder);
-  if (status.ok()) ledger->reset(new Ledger(std::make_unique<Folder>(folder, std::move(kept))));
+  std::unique_ptr<Ledger> opened;
+  if (status.ok()) status = open(folder, &opened);
+  if (status.ok()) status = compare(opened->campaign(), campaign, folder);
+  if (status.ok()) *ledger = std::move(opened);
   return status;
 }
 
 Status Ledger::open(const std::string& folder, std::unique_ptr<Ledger>* ledger) {
   if (!exists(folder + "/run.json")) return no_ledger(folder, "no run.json");
+  std::string head;
   Campaign kept;
-  Status status = read_campaign(folder, &kept);
-  if (status.ok()) ledger->reset(new Ledger(std::make_unique<Folder>(folder, std::move(kept))));
+  Status status = read_head(folder, &head, &kept);
+  if (status.ok())
+    ledger->reset(new Ledger(std::make_unique<Folder>(folder, std::move(head), std::move(kept))));
   return status;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -14,10 +15,8 @@ namespace shadowgraph {
 /// changes nothing.
 struct Claim {
   uint64_t range = 0;
-  uint64_t deaths = 0;  // workers that were lost with it
-  /// The case at which the last of them was lost, and how many were lost there while they ran it
-  /// alone.
-  uint64_t at = 0, deaths_alone = 0;
+  uint64_t deaths = 0;                             // workers that were lost with it
+  std::map<uint64_t, uint64_t> deaths_alone = {};  // those that ran one case alone, by that case
 };
 
 struct QueueState {

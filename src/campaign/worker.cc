@@ -135,9 +135,8 @@ class Worker {
     while (!job.is_done() && is_given_up(job)) {
       const CampaignRange lost = job.parts.front().cases;
       job.parts.pop_front();
-      job.results.push_back(
-          crashed(lost, lost,
-                  fmt::format("{} workers that ran it alone were lost", job.claim.deaths_alone)));
+      job.results.push_back(crashed(
+          lost, lost, fmt::format("{} workers that ran it alone were lost", kDeathsUntilCareful)));
     }
     if (job.is_done()) return end_job(seat);
     const Part& part = job.parts.front();
@@ -159,8 +158,9 @@ class Worker {
   }
 
   bool is_given_up(const Job& job) const {
-    return job.careful && job.claim.deaths_alone >= kDeathsUntilCareful &&
-           job.parts.front().cases.first == job.claim.at;
+    const auto deaths = job.claim.deaths_alone.find(job.parts.front().cases.first);
+    return job.careful && deaths != job.claim.deaths_alone.end() &&
+           deaths->second >= kDeathsUntilCareful;
   }
 
   void wait() const {
@@ -181,11 +181,21 @@ class Worker {
     } else if (seat.child->at() != seat.at) {
       seat.at = seat.child->at(), seat.waited = 0;
     } else if ((seat.waited += passed) > campaign_.case_seconds) {
-      seat.child->kill();
-      while (seat.child->death().empty() && !seat.child->read()) (void)::poll(nullptr, 0, 1);
-      part_died(seat, "", false);
+      end_case(seat);
     }
     if (seat.result) publish(seat);
+  }
+
+  /// Kills a child whose case does not end, unless it does.
+  void end_case(Seat& seat) {
+    seat.child->kill();
+    std::optional<RangeResult> late;
+    while (seat.child->death().empty()) {
+      if (std::optional<RangeResult> result = seat.child->read()) late = std::move(result);
+      (void)::poll(nullptr, 0, 1);
+    }
+    if (late) return part_ended(seat, std::move(*late));
+    part_died(seat, "", false);
   }
 
   void part_ended(Seat& seat, RangeResult result) {
@@ -329,6 +339,7 @@ class Worker {
     for (Seat& seat : seats_) {
       seat.try_at = {};
       if (seat.result) publish(seat);
+      if (seat.result) queue_.release(seat.result->first);
       if (seat.job) queue_.release(seat.job->claim.range);
       seat.child.reset();
     }

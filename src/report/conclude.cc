@@ -48,8 +48,16 @@ void judge_plants(const std::string& more, Report* report) {
   }
 }
 
+void judge_faults(Report* report) {
+  for (const FaultReport& row : report->faults) {
+    if (!row.verdict.empty() && !row.planted)
+      add_void(row.id + ' ' + row.verdict, row.why_not, report);
+  }
+}
+
 void conclude(const std::string& nothing, const std::string& more, Report* report) {
   judge_plants(more, report);
+  judge_faults(report);
   if (report->cases == 0 && !report->interrupted) add_void("nothing was judged", nothing, report);
 }
 

@@ -19,7 +19,11 @@ void add_void(const std::string& verdict, const std::string& why, Report* report
 /// to act on.
 void judge_plants(const std::string& more, Report* report);
 
-/// The same; and neither must a run that judged nothing. nothing: why it did not.
+/// Judges the rows of Report::faults: of those that are inert or never acted nothing is proved
+/// (add_void).
+void judge_faults(Report* report);
+
+/// Both; and neither must a run that judged nothing. nothing: why it did not.
 void conclude(const std::string& nothing, const std::string& more, Report* report);
 
 /// Takes back what these said.

@@ -154,7 +154,7 @@ class Merge::Joined {
     }
   }
 
-  /// Of the next finding, where the cases of a law are capped.
+  /// Whether the next finding stays listed, where the cases of a law are capped.
   bool is_listed(const Finding& f) {
     if (f.case_id.empty() || f.case_id != case_id_) {
       case_id_ = f.case_id;

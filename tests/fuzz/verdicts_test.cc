@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "faults/faults.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/history/effects.h"
 

@@ -37,6 +37,25 @@ TEST(Conclude, AFindingIsNoticeAlsoWhereItIsOnlyCounted) {
   }
 }
 
+TEST(Conclude, ARowOfAFaultThatIsInertOrNeverActedProvesNothing) {
+  Report r = run_with({}, false);
+  const auto row = [&](const char* id, const char* verdict, bool planted, const char* why_not) {
+    FaultReport& f = r.faults.emplace_back();
+    f.id = id, f.verdict = verdict, f.planted = planted, f.why_not = why_not;
+  };
+  row("K01", "found", true, ""), row("K02", "missed", true, "");
+  row("K03", "inert", false, "changed nothing"), row("K04", "never acted", false, "no draft");
+  row("K05", "", false, "not run on a GPU");
+  conclude("why", "more", &r);
+  EXPECT_EQ(r.void_verdict, "K03 inert, K04 never acted");
+  const std::vector<std::string> warnings = {"K03 inert: changed nothing",
+                                             "K04 never acted: no draft"};
+  EXPECT_EQ(r.warnings, warnings);
+  take_back(&r);
+  EXPECT_EQ(r.void_verdict, "");
+  EXPECT_TRUE(r.warnings.empty());
+}
+
 TEST(Conclude, ARunThatJudgedNothingSaysWhy) {
   Report r;
   conclude("too short", "more", &r);

@@ -90,14 +90,37 @@ class Matrix(unittest.TestCase):
             self.assertEqual(merged["matrix"][0]["verdict"], "never acted")
 
     def test_what_belongs_to_the_matrix_is_refused_elsewhere(self):
-        for args in (("--backend", "gdn"), ("--cases", "3"), ("--matrix", "--diagnose"),
+        for args in (("--backend", "gdn"), ("--matrix", "--diagnose"),
                      ("--matrix", "--backend", "gdm"), ("--matrix", "--id", "X00")):
             code, out, err = run("faults", "--id", "K31", *args)
             self.assertEqual((code, out), (USAGE, ""), args)
             self.assertIn("--", err)
 
 
+def rows(*args):
+    """Rows without their seconds, and findings."""
+    report = json.loads(run("faults", *args, "--format", "json", "--threads", "1")[1])
+    return [{**row, "seconds": 0} for row in report["faults"]], report["findings"], report["summary"]["cases"]
+
+
 class Verdicts(unittest.TestCase):
+    def test_a_budget_of_histories_gives_a_row_that_depends_on_its_fault_alone(self):
+        budget = ("--cases", "150", "--seed", "3")
+        together = rows("--id", "K31", "--id", "K11", "--id", "K48", *budget)
+        alone = [rows("--id", fault, *budget) for fault in ("K31", "K11", "K48")]
+        self.assertEqual(together[0], [row for part in alone for row in part[0]])
+        self.assertEqual(together[1], [finding for part in alone for finding in part[1]])
+        self.assertEqual(together[2], sum(part[2] for part in alone))
+        self.assertLessEqual(max(row["cases"] for row in together[0]), 150)
+
+    def test_faults_of_which_nothing_is_proved_are_named(self):
+        code, out, _ = run("faults", "--id", "K31", "--id", "K11", "--cases", "1", "--threads", "1", "--format", "json")
+        report = json.loads(out)
+        void = [f"{row['id']} {row['verdict']}" for row in report["faults"] if not row["planted"]]
+        self.assertEqual((code, bool(void)), (NOTHING, True), report["faults"])
+        self.assertEqual(report["void"], ", ".join(void))
+        self.assertEqual([w.split(":")[0] for w in report["warnings"]], void)
+
     def test_a_fault_of_the_catalogue_has_its_verdict(self):
         code, out, _ = run("faults", "--id", "K31", "--format", "json", "--budget-seconds", "120")
         self.assertEqual(code, CLEAN)

@@ -155,8 +155,8 @@ class Formats(Folder):
             self.assertIn("text", err)
 
 
-class Shards(Folder):
-    """Parts of a run, joined, are the run."""
+class Joining(Folder):
+    """What tests of joined reports share."""
 
     def report(self, *args):
         code, out, err = run(*args, "--format", "json")
@@ -182,6 +182,10 @@ class Shards(Folder):
             report["coverage"].sort(key=lambda row: (row["backend"], row["mode"], row["phase"]))
             report["findings"].sort(key=lambda f: (f["case"], f["id"], json.dumps(f["where"])))
         self.assertEqual(merged, whole)
+
+
+class Shards(Joining):
+    """Parts of a run, joined, are the run."""
 
     def test_random_cases(self):
         args = ("fuzz", "--cases", "150", "--seed", "7", "--threads", "2")
@@ -228,6 +232,22 @@ class Shards(Folder):
         self.assertEqual(self.merged(three, one)["shard"], "1,3/3")
         self.assertIn("shard 2/3", run("merge-reports", two)[1].splitlines()[0])
 
+    def test_ranges_joined_are_the_run(self):
+        args = ("fuzz", "--seed", "7", "--threads", "1")
+        whole = self.report(*args, "--first", "0", "--cases", "30")
+        self.assertEqual(whole["range"], "0-29")
+        self.assertNotIn("range", self.report(*args, "--cases", "2"))
+        paths = []
+        for first, cases in ((0, 10), (25, 5), (10, 15)):
+            paths.append(self.path(f"{first}.json"))
+            run(*args, "--first", str(first), "--cases", str(cases), "--format", "json", "--output", paths[-1])
+        self.assert_same_run(self.merged(*paths, "--complete"), whole)
+        self.assertEqual(self.merged(*paths[:2])["range"], "0-9,25-29")
+        report = self.merged(*paths[:2], "--complete", code=BAD_INPUT)
+        self.assertEqual(report["findings"][0]["got"], "without 10-24")
+        report = self.merged(paths[0], paths[0], code=BAD_INPUT)
+        self.assertIn(f"0-9, which {paths[0]} has", report["findings"][0]["expected"])
+
     def test_a_shard_that_has_no_case_says_so(self):
         code, out, _ = run("fuzz", "--cases", "2", "--shard", "3/3")
         self.assertEqual(code, BAD_INPUT)
@@ -262,6 +282,72 @@ class Shards(Folder):
             self.assertEqual(code, FINDINGS)
             took = r"[0-9.]+ s\b|time=\"[0-9.]+\"|<b>[0-9.]+</b>|\"seconds\": [0-9.]+"
             self.assertEqual(re.sub(took, "", out), re.sub(took, "", run("check", TRACES, *args)[1]))
+
+
+class Ledgers(Joining):
+    """A campaign's ledger, written by hand: four ranges of three cases."""
+
+    ARGS = ("fuzz", "--seed", "7", "--threads", "1", "--backend", "flashattention", "--plant", "K01")
+
+    def ledger(self, ranges, most_of_a_law=10, cases=12):
+        folder = self.path("night")
+        done = os.path.join(folder, "seg", "0", "done")
+        os.makedirs(done)
+        head = {"schema": "shadowgraph.ledger/1", "options": {"verb": "fuzz", "seed": "7"}, "cases": cases, "range": 3,
+                "most_of_a_law": most_of_a_law, "stale_seconds": 60, "case_seconds": 60, "corpus": []}
+        self.write("night/run.json", json.dumps(head).encode())
+        for n in ranges:
+            part = self.report(*self.ARGS, "--first", str(3 * n), "--cases", "3", "--max-findings", "1000")
+            part["threads"], part["isa"], part["summary"]["seconds"] = 0, "", 0
+            self.write(f"night/seg/0/done/{n}.json", json.dumps(part).encode())
+        return folder
+
+    def test_is_judged_as_one_run(self):
+        whole = self.report(*self.ARGS, "--cases", "12", "--max-findings", "1000")
+        folder = self.ledger(range(4))
+        merged = self.merged(folder, code=FINDINGS)
+        for key in ("planted", "acted", "coverage", "laws", "features"):
+            got, want = (sorted(r[key], key=str) if key == "coverage" else r[key] for r in (merged, whole))
+            self.assertEqual(got, want, key)
+        self.assertEqual(merged["summary"]["cases"] + merged["summary"]["skipped"], 12)
+        self.assertNotIn("range", merged)
+        # Of each law the first failing cases.
+        self.assertEqual(merged["summary"]["findings"], len(merged["findings"]))
+
+    def test_of_each_law_the_first_cases_are_listed(self):
+        folder = self.ledger(range(4), most_of_a_law=1)
+        merged = self.merged(folder, code=FINDINGS)
+        first = {}
+        for f in merged["findings"]:
+            first.setdefault(f["case"], f["id"])
+        self.assertEqual(len(set(first.values())), len(first))
+        hidden = merged["summary"]["findings"] - len(merged["findings"])
+        self.assertGreater(hidden, 0)
+        self.assertIn(f"{hidden} failing cases are counted and not listed: of one law 1 are, the first ones", merged["warnings"])
+
+    def test_without_all_ranges_it_has_no_verdict(self):
+        folder = self.ledger([1])
+        finding, = self.merged(folder, code=BAD_INPUT)["findings"]
+        self.assertEqual((finding["id"], finding["got"]), ("io.ledger", "none of 3 of 4 ranges: 0, 2, 3"))
+        shown = subprocess.run(["bash", "-c", finding["reproduce"].replace("shadowgraph", BINARY, 1)], capture_output=True)
+        self.assertEqual(shown.returncode, BAD_INPUT)
+        code, out, _ = run("merge-reports", folder, "--partial")
+        self.assertEqual(code, FINDINGS)
+        self.assertIn(f"\n{folder}: incomplete, there is no result of 3 of 4 ranges: 0, 2, 3\n", out)
+        self.assertIn("3 cases judged", out.splitlines()[-1])
+
+    def test_without_any_result_it_says_nothing(self):
+        folder = self.ledger([], cases=0)
+        report = self.merged(folder, code=BAD_INPUT)
+        self.assertEqual(report["void"], "nothing was judged")
+
+    def test_is_joined_alone(self):
+        folder, part = self.ledger([]), self.path("part.json")
+        for args in ((folder, part), (part, folder), (folder, folder), (part, "--partial"), (folder, "--partial", "--complete")):
+            code, out, err = run("merge-reports", *args)
+            self.assertEqual((code, out), (USAGE, ""), err)
+        finding, = self.merged(self.folder, code=BAD_INPUT)["findings"]
+        self.assertEqual(finding["id"], "io.ledger")
 
 
 if __name__ == "__main__":
