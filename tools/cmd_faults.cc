@@ -339,7 +339,7 @@ VerbCampaign faults_campaign(const FaultsCommand& options) {
     FaultsRun run(alone);
     for (uint64_t i = range.first; i < range.first + range.count && !range.corpus; ++i)
       at(i), run.add(*faults[i]);
-    return RangeResult{body_of(run.report()), {}};
+    return RangeResult{body_of(run.report(), options.campaign.max_findings), {}};
   };
   return v;
 }

@@ -77,7 +77,7 @@ class ToyCases {
       report_.coverage.push_back({fmt::format("b{}", backend), "decode", "eager", cases});
     report_.histograms = {{"keys", median_of(keys_), {{"0..5", 0}, {"6+", 0}}, keys_}};
     for (const auto& [keys, cases] : keys_) report_.histograms[0].bins[keys > 5].second += cases;
-    return {body_of(std::move(report_)), std::move(failures_)};
+    return {body_of(std::move(report_), most_), std::move(failures_)};
   }
 
  private:
@@ -203,7 +203,7 @@ inline Collected collect(const std::string& folder) {
   if (status.ok()) status = ledger->collect(&report, &c.missing);
   c.status = status.to_string();
   for (const Finding& f : report.findings) c.findings.push_back(f.id + ' ' + f.case_id);
-  c.body = body_of(std::move(report));
+  c.body = body_of(std::move(report), 0);
   return c;
 }
 

@@ -27,6 +27,7 @@ PROGRAMS = (
     ("src/core/shrink", ("core_tests",)),
     ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests", "check_tests")),
     ("src/report/", ("report_tests",)),
+    ("src/campaign/", ("campaign_tests",)),
     ("bench/", ("bench_tests",)),
     ("src/launch/", ("launch_tests", "backends_tests", "check_tests")),
     ("src/backends/", ("backends_tests", "check_tests")),
