@@ -22,13 +22,6 @@ std::string state_of(const WorkerResult& result, const std::string& ledger) {
       shell_word(ledger), result.campaign.complete() ? "" : " --partial");
 }
 
-Report refusal(const Status& status, const Common& common, const std::string& verb) {
-  Report report = start_report(verb, common);
-  report.bad_input = true;
-  report.findings.assign(status.findings().begin(), status.findings().end());
-  return report;
-}
-
 /// So much of all ranges, or of the time.
 double share_done(const WorkerProgress& p, double seconds, double of_seconds) {
   const double of_time = of_seconds > 0 ? seconds / of_seconds : 0;
@@ -38,6 +31,13 @@ double share_done(const WorkerProgress& p, double seconds, double of_seconds) {
 }
 
 }  // namespace
+
+Report refusal(const Status& status, const Common& common, const VerbCampaign& verb) {
+  Report report = start_report(verb.campaign.options[0].second, common);
+  report.bad_input = true;
+  report.findings.assign(status.findings().begin(), status.findings().end());
+  return report;
+}
 
 std::string text_of(const QueueState& state) {
   if (state.ranges == 0) return fmt::format("{} ranges are done", state.done);
@@ -83,7 +83,7 @@ VerbCampaign start_campaign(const std::string& verb, const Common& common,
 int run_on_ledger(const Common& common, const CampaignOptions& options, const VerbCampaign& verb) {
   std::unique_ptr<Ledger> ledger;
   const Status status = Ledger::open(options.ledger, verb.campaign, &ledger);
-  if (!status.ok()) return finish(refusal(status, common, verb.campaign.options[0].second), common);
+  if (!status.ok()) return finish(refusal(status, common, verb), common);
   return run_on_queue(*ledger, common, options.ledger, verb);
 }
 

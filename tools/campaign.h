@@ -43,8 +43,13 @@ int run_on_ledger(const Common& common, const CampaignOptions& options, const Ve
 int run_on_queue(Queue& queue, const Common& common, const std::string& ledger,
                  const VerbCampaign& verb);
 
-/// The verbs that can; elsewhere than in `shadowgraph` they may have another way to a ledger.
-Verb add_fuzz(CLI::App& app, const RunCampaign& run_campaign);
+/// Why there is no campaign.
+Report refusal(const Status& status, const Common& common, const VerbCampaign& verb);
+/// Prints the verdict on all ranges of a ledger, as `merge-reports` does. Returns the exit code.
+int merge_ledger(const Common& common, const std::string& folder);
+
+/// The verbs that can, of a program that reaches a ledger in another way, and runs nothing without.
+Verb add_fuzz(CLI::App& app, const RunCampaign& elsewhere);
 
 /// "17 of 40 ranges are done", "17 ranges are done".
 std::string text_of(const QueueState& state);

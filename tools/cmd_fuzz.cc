@@ -83,6 +83,8 @@ constexpr char kFuzzExamples[] =
     "  shadowgraph fuzz --exhaustive decode         every small batch of a mode, in every graph\n"
     "  shadowgraph fuzz --backend flashattention --plant K04      what notices this fault\n"
     "  shadowgraph fuzz --device cuda --plant K04   the same on a GPU, and with the same numbers\n"
+    "  shadowgraph fuzz --cases 100000 --ledger night/     shared with any number of processes; "
+    "`merge-reports night/` has the verdict\n"
     "  shadowgraph fuzz --cases 100000 --shard 2/4 --format json --output 2.json   a quarter; "
     "`merge-reports` joins four\n"
     "Every other case is a history: a scheduler admits, extends, decodes, drafts, verifies, "
@@ -242,9 +244,9 @@ Option add_shard(Command& command, const std::shared_ptr<FuzzCommand>& options) 
 
 }  // namespace
 
-Verb add_fuzz(CLI::App& app) { return add_fuzz(app, run_on_ledger); }
+Verb add_fuzz(CLI::App& app) { return add_fuzz(app, nullptr); }
 
-Verb add_fuzz(CLI::App& app, const RunCampaign& run_campaign) {
+Verb add_fuzz(CLI::App& app, const RunCampaign& elsewhere) {
   Command command(
       app, "fuzz",
       "Run random calls and histories against the oracle: exact data, error bounds, equal bits.",
@@ -287,17 +289,18 @@ Verb add_fuzz(CLI::App& app, const RunCampaign& run_campaign) {
           .excludes(exhaustive);
   const Option ledger = add_campaign(command, options->campaign);
   ledger.excludes(choices);
+  if (elsewhere) ledger.required();
   const Option shard = add_shard(command, options);
   shard.excludes(choices).excludes(ledger);
   add_common_options(command, options->common);
   add_coverage(command, options->common);
-  return {command, [options, run_campaign, seconds, first, choices, shard, max_findings] {
+  return {command, [options, elsewhere, seconds, first, choices, shard, max_findings] {
             options->seconds_given = seconds.given();
             options->first_given = first.given();
             options->choices_given = choices.given();
             if (max_findings.given()) options->campaign.max_findings = options->common.max_findings;
             if (!shard.given() && !choices.given()) options->shard = shard_of_environment();
-            return run_with(*options, run_campaign);
+            return run_with(*options, elsewhere ? elsewhere : run_on_ledger);
           }};
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "campaign.h"
 #include "campaign/ledger.h"
 #include "cli.h"
 #include "io/file.h"
@@ -125,6 +126,11 @@ int run_with(MergeReportsCommand& options) {
 }
 
 }  // namespace
+
+int merge_ledger(const Common& common, const std::string& folder) {
+  MergeReportsCommand options{common, {folder}};
+  return run_with(options);
+}
 
 Verb add_merge_reports(CLI::App& app) {
   Command command(

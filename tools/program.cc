@@ -37,23 +37,24 @@ std::string version() {
                      current_isa(), openmp);
 }
 
-int run(int argc, const char* const* argv) {
-  const ProgramTexts texts = {
-      "The CPU twin of GPU attention backends: computes attention, and judges kernels, without a "
-      "GPU.",
-      "shadowgraph", kFooter, version};
-  return run_verb(texts,
-                  {add_fuzz, add_check, add_faults, add_replay, add_conformance, add_bench,
-                   add_list, add_explain, add_merge_reports},
-                  argc, argv);
-}
-
 }  // namespace
 
 int run_program(int argc, const char* const* argv) noexcept {
+  return run_program("shadowgraph",
+                     {add_fuzz, add_check, add_faults, add_replay, add_conformance, add_bench,
+                      add_list, add_explain, add_merge_reports},
+                     argc, argv);
+}
+
+int run_program(const std::string& name, const std::vector<Verb (*)(CLI::App&)>& verbs, int argc,
+                const char* const* argv) noexcept {
   signal(SIGPIPE, SIG_IGN);  // a reader that left is an OutputError
   try {
-    return run(argc, argv);
+    const ProgramTexts texts = {
+        "The CPU twin of GPU attention backends: computes attention, and judges kernels, without a "
+        "GPU.",
+        name, kFooter, version};
+    return run_verb(texts, verbs, argc, argv);
   } catch (const OutputError& error) {
     write_stderr("shadowgraph: " + escape_controls(error.what()) + '\n');
   } catch (const std::exception& error) {

@@ -15,8 +15,8 @@ namespace shadowgraph {
 /// changes nothing.
 struct Claim {
   uint64_t range = 0;
-  uint64_t deaths = 0;                        // workers that were lost with it
-  std::map<uint64_t, uint64_t> deaths_alone;  // those that ran one case alone, by that case
+  uint64_t deaths = 0;                             // workers that were lost with it
+  std::map<uint64_t, uint64_t> deaths_alone = {};  // those that ran one case alone, by that case
 };
 
 struct QueueState {

@@ -413,7 +413,7 @@ Status Runner::pass(const Step& step) {
   if (Status status = ready(); !status.ok()) return status;
   return impl_->pass(step);
 }
-void Runner::forget_requests() { impl_->world.forget_requests(); }
+void Runner::begin_history(uint64_t number) { impl_->world.begin_history(number); }
 const RunnerCounts& Runner::counts() const { return impl_->counts; }
 
 }  // namespace shadowgraph

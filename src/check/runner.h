@@ -97,8 +97,9 @@ class Runner {
   /// A step of another model, or one that the backend does not run: what becomes of recurrent
   /// states happens all the same.
   Status pass(const Step& step);
-  /// No slot is anybody's any more: another history begins, in the same memory and graphs.
-  void forget_requests();
+  /// No slot is anybody's any more: another history begins, in the same memory and graphs. What it
+  /// draws for q, K, V and states depends on the seed and on its number alone.
+  void begin_history(uint64_t number);
   const RunnerCounts& counts() const;
 
  private:

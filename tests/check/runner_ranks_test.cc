@@ -45,7 +45,7 @@ Status each_prefix(const Backend& backend, const ModelConfig& model, int32_t mos
   const int32_t q_len = shape.q_lens.empty() ? 0 : shape.q_lens[0];
   Status status;
   for (int32_t prefix = 0; prefix <= most && status.ok(); ++prefix) {
-    runs.runner.forget_requests();
+    runs.runner.begin_history(static_cast<uint64_t>(prefix));
     shape.prefix_lens = {prefix, (3 * prefix + 2) % (most + 1)};
     if (q_len > 0) shape.q_lens = {q_len, q_len};
     status = runs.step(shape);

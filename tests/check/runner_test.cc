@@ -226,9 +226,44 @@ TEST(Runner, APrefixInChunksFindsNothing) {
 TEST(Runner, AnotherHistoryBeginsInTheSameMemory) {
   Runs runs(model_of(2, {small_layer()}));
   EXPECT_EQ(runs.step({.prefix_lens = {5, 4}}).to_string(), "ok");
-  runs.runner.forget_requests();
+  runs.runner.begin_history(1);
   // The pages of the first request are the second's now.
   EXPECT_EQ(runs.step({.order = PageOrder::kReversed, .prefix_lens = {5, 4}}).to_string(), "ok");
+}
+
+/// What the last of these histories, of one step each, leaves in the outputs.
+std::vector<float> outputs_of(const Backend& backend, const ModelConfig& model,
+                              const StepShape& shape, const std::vector<uint64_t>& histories) {
+  std::vector<float> outputs;
+  RunnerOptions options = options_of(model, {4});
+  options.outputs = [&](std::span<const LayerIo> layers) {
+    const auto* out = reinterpret_cast<const float*>(layers[0].out.data);
+    outputs.assign(out, out + layers[0].out.numel());
+  };
+  Runs runs(backend, model, options);
+  for (const uint64_t history : histories) {
+    runs.runner.begin_history(history);
+    EXPECT_EQ(runs.step(shape).to_string(), "ok") << backend.info().name;
+  }
+  return outputs;
+}
+
+TEST(Runner, WhatAHistoryDrawsDependsOnItsNumberAlone) {
+  ModelConfig sparse = model_of(64, {small_sparse_layer(3, false)});
+  sparse.max_context_len = 128;
+  const StepShape extend{.mode = ForwardMode::kExtend, .prefix_lens = {6, 0}, .q_lens = {2, 5}};
+  StepShape begin = extend;
+  begin.prefix_lens = {0, 0}, begin.states = true;
+  const auto check = [](const char* name, const ModelConfig& model, const StepShape& shape) {
+    const Backend& backend = *find_backend(name);
+    const std::vector<float> alone = outputs_of(backend, model, shape, {5});
+    EXPECT_EQ(outputs_of(backend, model, shape, {3, 5}), alone) << name;
+    EXPECT_NE(outputs_of(backend, model, shape, {3}), alone) << name;
+  };
+  check("flashattention", model_of(2, {small_layer()}), extend);
+  check("gdn", model_of(1, {recurrent_layer(RecurrentFamily::kGdn)}), begin);
+  check("dsa", sparse, extend);
+  check("deepseek_v4", model_of(4, {small_v4_layer(4)}), extend);
 }
 
 TEST(Runner, ABatchThatIsNoneIsRefused) {

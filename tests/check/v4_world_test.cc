@@ -87,7 +87,7 @@ TEST(V4World, WhatIsStoredElsewhereGoesOn) {
     EXPECT_EQ(w.step(kChunks).to_string(), "ok") << backend;
     StepShape prebuilt = kPrompts;
     prebuilt.mode = ForwardMode::kPrebuilt;
-    w.runner.forget_requests();
+    w.runner.begin_history(1);
     EXPECT_EQ(w.step(prebuilt).to_string(), "ok") << backend;
     EXPECT_EQ(w.step({.prefix_lens = {7, 6}}).to_string(), "ok") << backend;
   }

@@ -24,7 +24,7 @@ class DenseWorld final : public LayerWorld {
   void begin_step(const Step& step, const ForwardBatch& batch) override;
   void clear_outputs() override;
   void rewind() override;
-  void forget_requests() override { owners_.forget_all(); }
+  void begin_history(uint64_t /*number*/) override { owners_.forget_all(); }
   void describe(int64_t tokens, size_t step, LayerIo* io) const override;
   Status judge_outputs(const ForwardBatch& batch, size_t step, const Limits& limits) const override;
   void keep_outputs() override;

@@ -22,6 +22,9 @@ struct LayerPlace {
   Arena scope;
   Stream& stream;
   Rng& rng;  // dense layers draw from it in turn
+
+  /// What another layer draws from in the history with that number.
+  Rng rng_of(uint64_t history) const { return Rng::stream(options.seed + history, 1 + kind); }
 };
 
 /// One layer of one kind. A step runs twice: eagerly, and, from the same pools, as a replay. A
@@ -43,8 +46,8 @@ class LayerWorld {
   virtual void clear_outputs() = 0;
   /// The pools are again what begin_step left: the step runs another time.
   virtual void rewind() = 0;
-  /// A history begins: no request owns a state.
-  virtual void forget_requests() = 0;
+  /// The history with that number begins: no request owns a state.
+  virtual void begin_history(uint64_t number) = 0;
   /// What the layer is given and gives, over the first so many tokens: all but LayerIo::kind.
   virtual void describe(int64_t tokens, size_t step, LayerIo* io) const = 0;
 

@@ -198,7 +198,8 @@ void RecurrentWorld::rewind() {
   defined_ = defined_before_;
 }
 
-void RecurrentWorld::forget_requests() {
+void RecurrentWorld::begin_history(uint64_t number) {
+  rng_ = place_.rng_of(number);
   for (int32_t slot = 0; slot < std::ssize(defined_); ++slot) own(slot, 0);
   std::ranges::fill(defined_, uint8_t{0});
 }

@@ -23,7 +23,7 @@ class RecurrentWorld final : public LayerWorld {
   void begin_step(const Step& step, const ForwardBatch& batch) override;
   void clear_outputs() override;
   void rewind() override;
-  void forget_requests() override;
+  void begin_history(uint64_t number) override;
   void describe(int64_t tokens, size_t step, LayerIo* io) const override;
   Status judge_alone(const ForwardBatch& batch) override;
 

@@ -20,7 +20,7 @@ RecurrentWorld::RecurrentWorld(const LayerPlace& place, const RecurrentLayer& la
     : place_(place),
       layer_(layer),
       scope_(place.scope),
-      rng_(Rng::stream(place.options.seed, 1 + place.kind)),
+      rng_(place.rng_of(0)),
       copies_(place.stream) {}
 
 Status RecurrentWorld::bind() {

@@ -96,8 +96,9 @@ void RunnerWorld::rewind() {
   for (const auto& layer : layers_) layer->rewind();
 }
 
-void RunnerWorld::forget_requests() {
-  for (const auto& layer : layers_) layer->forget_requests();
+void RunnerWorld::begin_history(uint64_t number) {
+  rng_ = Rng::stream(options_.seed + number, 0);
+  for (const auto& layer : layers_) layer->begin_history(number);
 }
 
 std::vector<LayerIo> RunnerWorld::layers(int64_t tokens) const {

@@ -29,7 +29,7 @@ class RunnerWorld {
   Status take_moved() { return std::exchange(moved_, {}); }
   /// Outputs and pools are what they were before the step.
   void rewind();
-  void forget_requests();
+  void begin_history(uint64_t number);
   /// One layer of each kind, over the first so many tokens; of a whole draft step by step.
   std::vector<LayerIo> layers(int64_t tokens) const;
   /// Undefined where the model's tables are made by fill.

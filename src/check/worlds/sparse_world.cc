@@ -17,7 +17,7 @@ SparseWorld::SparseWorld(const LayerPlace& place, const SparseLayer& layer)
     : place_(place),
       layer_(layer),
       scope_(place.scope),
-      rng_(Rng::stream(place.options.seed, 1 + place.kind)),
+      rng_(place.rng_of(0)),
       copies_(place.stream),
       owners_(place.options.slots) {}
 

@@ -25,7 +25,10 @@ class SparseWorld final : public LayerWorld {
   void begin_step(const Step& step, const ForwardBatch& batch) override;
   void clear_outputs() override;
   void rewind() override;
-  void forget_requests() override { owners_.forget_all(); }
+  void begin_history(uint64_t number) override {
+    owners_.forget_all();
+    rng_ = place_.rng_of(number);
+  }
   void describe(int64_t tokens, size_t step, LayerIo* io) const override;
   Status judge_alone(const ForwardBatch& batch) override;
 

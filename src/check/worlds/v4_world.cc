@@ -161,7 +161,8 @@ void V4World::rewind() {
 }
 
 /// What they held is gone: a step that goes back to it goes back to nothing.
-void V4World::forget_requests() {
+void V4World::begin_history(uint64_t number) {
+  rng_ = place_.rng_of(number);
   for (Shelf* s : shelves()) {
     for (int64_t slot = 0; slot < std::ssize(s->defined); ++slot)
       if (!s->owners.of(static_cast<int32_t>(slot)).empty()) disown(*s, slot);

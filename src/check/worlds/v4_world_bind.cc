@@ -25,7 +25,7 @@ V4World::V4World(const LayerPlace& place, const V4Layer& layer)
     : place_(place),
       layer_(layer),
       scope_(place.scope),
-      rng_(Rng::stream(place.options.seed, 1 + place.kind)),
+      rng_(place.rng_of(0)),
       copies_(place.stream) {}
 
 Status V4World::bind() {

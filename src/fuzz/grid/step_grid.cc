@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -49,40 +50,90 @@ struct StepsOfPart {
   CaseRange range;
 };
 
-class PartRun {
+/// Steps of a part, in the same pools and graphs.
+class PartSession {
  public:
-  PartRun(const GridPart& part, const Backend& backend, const MakeTap& tap)
+  PartSession(const GridPart& part, const Backend& backend, const MakeTap& tap)
       : part_(part),
         tap_(tap ? tap() : nullptr),
         runner_(backend, part.model, options_of(part, tap_.get())) {}
 
-  /// go_on(number) is asked before each step; ends with max_findings.
-  StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
-                     const std::function<bool(uint64_t number)>& go_on) {
-    for (uint64_t at = steps.range.next(0); at < steps.range.end(); at = steps.range.next(at + 1)) {
-      if (!go_on(at)) break;
-      const StepShape shape = part_.shape(at - steps.number);
-      runner_.forget_requests();
-      Status status = runner_.step(make_step(shape, part_.width));
-      for (Finding& f : status.findings()) {
-        f.case_id = describe(part_, shape);
-        f.reproduce = command + " --first " + std::to_string(at) + " --cases 1";
-        result_.findings.add(std::move(f));
-      }
-      if (std::as_const(result_.findings).findings().size() >= max_findings) break;
-    }
+  /// number: in the grid.
+  Status step(uint64_t number, const StepShape& shape) {
+    runner_.begin_history(number);
+    return runner_.step(make_step(shape, part_.width));
+  }
+  void add_counts(StepGridResult* to) const {
     const RunnerCounts& counts = runner_.counts();
-    result_.steps = static_cast<uint64_t>(counts.steps);
-    result_.skipped = static_cast<uint64_t>(counts.refused);
-    result_.replays = static_cast<uint64_t>(counts.replays);
-    return std::move(result_);
+    to->steps += static_cast<uint64_t>(counts.steps);
+    to->skipped += static_cast<uint64_t>(counts.refused);
+    to->replays += static_cast<uint64_t>(counts.replays);
   }
 
  private:
   const GridPart& part_;
   const std::unique_ptr<Tap> tap_;
   Runner runner_;
-  StepGridResult result_;
+};
+
+class PartRun {
+ public:
+  PartRun(const GridPart& part, const Backend& backend, const MakeTap& tap)
+      : part_(part), backend_(backend), tap_(tap) {}
+
+  /// go_on(number) is asked before each step; ends with max_findings.
+  StepGridResult run(const StepsOfPart& steps, const std::string& command, size_t max_findings,
+                     const std::function<bool(uint64_t number)>& go_on) {
+    StepGridResult result;
+    std::optional<PartSession> session;
+    uint64_t first = 0;  // of the session
+    for (uint64_t at = steps.range.next(0); at < steps.range.end(); at = steps.range.next(at + 1)) {
+      if (!go_on(at)) break;
+      if (!session) session.emplace(part_, backend_, tap_), first = at;
+      const StepShape shape = part_.shape(at - steps.number);
+      Status status = session->step(at, shape);
+      if (!status.ok()) {
+        const std::string again = command + steps_to_repeat(first, at, steps.number);
+        for (Finding& f : status.findings()) {
+          f.case_id = describe(part_, shape);
+          f.reproduce = again;
+          result.findings.add(std::move(f));
+        }
+        // What a failing step leaves in pools and graphs is no fault of the next one.
+        session->add_counts(&result);
+        session.reset();
+      }
+      if (std::as_const(result.findings).findings().size() >= max_findings) break;
+    }
+    if (session) session->add_counts(&result);
+    return result;
+  }
+
+ private:
+  /// A step may need others before it, from first on, to fail: few of them. part: number of the
+  /// part's first step.
+  std::string steps_to_repeat(uint64_t first, uint64_t at, uint64_t part) const {
+    LawCounts laws;
+    const CountsJudgements apart(&laws);
+    uint64_t from = at;
+    for (uint64_t before = 1; from > first && !fails(from, at, part); before *= 2)
+      from = at - std::min(before, at - first);
+    return " --first " + std::to_string(from) + " --cases " + std::to_string(at - from + 1);
+  }
+  bool fails(uint64_t from, uint64_t at, uint64_t part) const {
+    std::optional<PartSession> session;
+    Status status;
+    for (; from <= at; ++from) {
+      if (!status.ok()) session.reset();
+      if (!session) session.emplace(part_, backend_, tap_);
+      status = session->step(from, part_.shape(from - part));
+    }
+    return !status.ok();
+  }
+
+  const GridPart& part_;
+  const Backend& backend_;
+  const MakeTap& tap_;
 };
 
 /// Only metadata: a shape in one order of pages after the other.

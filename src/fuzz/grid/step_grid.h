@@ -37,7 +37,9 @@ struct StepGridResult {
   uint64_t skipped = 0;  // that the backend does not serve
   uint64_t replays = 0;
   LawCounts laws;
-  Status findings;  // reproduce: the command that runs its step alone, without the tap
+  // reproduce: the command, without the tap, that runs its step, alone if it fails alone, and else
+  // after some of those before
+  Status findings;
 };
 
 /// Stops after max_findings findings. progress(done, of) counts parts, and starts is told of each
