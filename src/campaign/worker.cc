@@ -102,7 +102,7 @@ class Worker {
     if (!std::ranges::all_of(seats_, [&](const Seat& s) { return is_idle(s); })) return true;
     if (!may_claim()) return false;
     // Other workers' ranges may become free.
-    return wait_to_ask_ == 0 || !queue_.state().complete();
+    return !complete_;
   }
 
   void next_job(Seat& seat) {
@@ -110,6 +110,7 @@ class Worker {
     trouble_.add(queue_.claim(&claim));
     asked_ = Clock::now();
     wait_to_ask_ = claim ? 0 : std::min(kAskAgain, campaign_.stale_seconds / 12);
+    complete_ = !claim && queue_.state().complete();
     if (!claim) return;
     seat.job = job_of(*claim);
     next_part(seat);
@@ -300,6 +301,7 @@ class Worker {
         status.ok() || status.findings()[0].id == LawId("run.nondeterminism").law().id;
     if (kept) {
       add_to_verdict(result, std::move(status));
+      wait_to_ask_ = 0;  // it may have been the last one
       return seat.result.reset();
     }
     seat.try_at = Clock::now() + kTryAgain;
@@ -361,6 +363,7 @@ class Worker {
   const Clock::time_point start_ = Clock::now();
   Clock::time_point asked_, beat_ = start_, last_told_;
   double wait_to_ask_ = 0;  // seconds
+  bool complete_ = false;   // the campaign, when last asked
   std::vector<Seat> seats_;
   Merge merge_;
   uint64_t ranges_ = 0;
