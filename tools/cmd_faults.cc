@@ -42,7 +42,7 @@ constexpr uint64_t kTwinCases = 100;
 constexpr double kPairSeconds = 2;
 constexpr uint64_t kPairCases = 60;
 
-// Histories of a fault, and its time, in a ledger.
+// A fault's budget in a ledger, and the time after which it hangs.
 constexpr uint64_t kLedgerCases = 4000;
 constexpr double kLedgerSeconds = 3600;
 

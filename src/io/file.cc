@@ -153,8 +153,9 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
 Status put_file(const std::string& path, std::span<const std::byte> bytes, bool* put) {
   return with_memory_findings(path, [&]() -> Status {
     const PartialFile partial(path);
-    *put = partial.write(bytes) && ::link(partial.name(), path.c_str()) == 0;
-    if (*put || errno == EEXIST) return {};
+    const bool written = partial.write(bytes);
+    *put = written && ::link(partial.name(), path.c_str()) == 0;
+    if (*put || (written && errno == EEXIST)) return {};
     return failure("io.write", path, "a file that takes all bytes", error_text(errno));
   });
 }

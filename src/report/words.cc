@@ -165,10 +165,14 @@ std::optional<Heatmap> error_map(const Report& r) {
 }
 
 std::string head_of(const Report& r) {
-  return fmt::format("seed {}  {}  isa {}  arith {}  threads {}  shadowgraph {}", r.seed, r.verb,
-                     r.isa, r.arith, r.threads, r.version) +
-         (r.shard.empty() ? "" : "  shard " + r.shard) +
-         (r.range.empty() ? "" : "  range " + r.range);
+  std::string s = fmt::format("seed {}  {}", r.seed, r.verb);
+  if (!r.isa.empty()) s += "  isa " + r.isa;
+  s += "  arith " + r.arith;
+  if (r.threads > 0) s += fmt::format("  threads {}", r.threads);
+  s += "  shadowgraph " + r.version;
+  if (!r.shard.empty()) s += "  shard " + r.shard;
+  if (!r.range.empty()) s += "  range " + r.range;
+  return s;
 }
 
 }  // namespace shadowgraph

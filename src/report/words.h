@@ -33,7 +33,8 @@ std::vector<const CaseReport*> cases_by_error(const Report& report);
 /// The figures of all cases as a picture; none where there are no cases.
 std::optional<Heatmap> error_map(const Report& report);
 
-/// "seed 5  check  isa generic  arith portable  threads 2  shadowgraph 9.8.7"
+/// "seed 5  check  isa generic  arith portable  threads 2  shadowgraph 9.8.7"; a campaign's report
+/// has neither isa nor threads.
 std::string head_of(const Report& report);
 
 }  // namespace shadowgraph

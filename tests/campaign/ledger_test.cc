@@ -135,6 +135,17 @@ TEST(Ledger, ARangeThatIsGivenBackIsFree) {
   EXPECT_EQ(c->deaths, 0u);
 }
 
+TEST(Ledger, ARangeThatIsDoneMeanwhileIsNotHandedOut) {
+  const TemporaryFolder folder;
+  const Campaign campaign = toy_campaign(2, 1);
+  const auto a = open_ledger(folder / "l", campaign), b = open_ledger(folder / "l", campaign);
+  const std::optional<Claim> first = claim(*a);  // which has seen that both are free
+  ASSERT_TRUE(first);
+  EXPECT_TRUE(b->publish(1 - first->range, result_of(campaign, 1 - first->range)).ok());
+  EXPECT_FALSE(claim(*a));
+  EXPECT_EQ(entries(folder / "l/seg/0/claim").size(), 1u);
+}
+
 TEST(Ledger, CasesThatLostThreeWorkersAreAllKnown) {
   const TemporaryFolder folder;
   const Campaign campaign = toy_campaign(16, 16);
@@ -220,7 +231,7 @@ TEST(Ledger, ADamagedHeadIsRefusedWithEveryFault) {
 TEST(Ledger, ACorpusComesFirst) {
   const TemporaryFolder folder;
   Campaign campaign = toy_campaign(10, 4);
-  for (const char* name : {"b.json", "a.json", "d.json", "c.json", "e.json", "note.txt"})
+  for (const char* name : {"b.json", "a.json", "d.json", "c.json", "e.json", "note.txt", ".f.json"})
     write(folder / "l/corpus/num.bound/" + name, "bad");
   write(folder / "l/corpus/notes.json", "");  // is in no law's folder
   const auto ledger = open_ledger(folder / "l", campaign);

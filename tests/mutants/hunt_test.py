@@ -1,4 +1,5 @@
-"""Laws of a shared hunt: whoever dies, each mutant has one verdict. A fake hunt, so that nothing is built."""
+"""Laws of a shared hunt: whoever dies, each mutant has one verdict. A fake hunt, so that nothing is built. Usage:
+hunt_test.py BINARY: `shadowgraph`, which joins what came of it."""
 
 import contextlib
 import io
@@ -18,6 +19,7 @@ import ledger
 COUNT, STALE = 24, 0.6
 MUTANTS = [{"id": f"m{n:02}", "file": "src/a.cc", "slip": f"Slip {n}."} for n in range(COUNT)]
 WORKER = "worker"
+BINARY = ""
 
 
 def killer_of(mutant, seconds=0.02):
@@ -104,6 +106,28 @@ class Hunt(unittest.TestCase):
         self.assertEqual(sorted(f["case"] for r in reports for f in r["findings"]), ["m00", "m05", "m10", "m15", "m20"])
         (unbuilt,) = [r["faults"][0] for r in reports if r["faults"][0]["id"] == "m07"]
         self.assertEqual((unbuilt["verdict"], unbuilt["planted"], unbuilt["why_not"]), ("never acted", False, "does not build"))
+
+    def joined(self, *args):
+        done = subprocess.run([BINARY, "merge-reports", self.folder, *args], capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    def test_merge_reports_has_the_verdict_of_the_hunt(self):
+        quietly(self.folder, 0)
+        code, out = self.joined()
+        self.assertEqual(code, 1)
+        self.assertRegex(out.splitlines()[-1], "^not noticed: m00, m05, m10, m15, m20: 24 cases judged, 5 findings")
+        for row in (r"m03 +Slip 3\. +a_tests: A\.B3 ", r"m05 +Slip 5\. +NOTHING ", r"m07 never acted: does not build$"):
+            self.assertRegex(out, f"(?m)^{row}")
+        report = json.loads(self.joined("--format", "json")[1])
+        self.assertEqual([row["id"] for row in report["faults"]], [m["id"] for m in MUTANTS])
+        self.assertEqual(report["void"], "m07 never acted")
+
+    def test_merge_reports_says_that_a_hunt_is_not_over(self):
+        quietly(self.folder, 0, fits=lambda number: number != 3)
+        self.assertEqual(self.joined()[0], 3)
+        code, out = self.joined("--partial")
+        self.assertEqual(code, 1)
+        self.assertIn("1 of 24 ranges: 3", out)
 
     def test_two_share_a_hunt_and_each_mutant_is_tried_once(self):
         outputs = [process.communicate(timeout=60)[0] for process in [start(self.folder), start(self.folder)]]
@@ -210,4 +234,5 @@ if __name__ == "__main__":
         with contextlib.suppress(KeyboardInterrupt):
             work(sys.argv[2], float(sys.argv[3]))
     else:
+        BINARY = sys.argv.pop(1)
         unittest.main(verbosity=2)

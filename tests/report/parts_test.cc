@@ -51,6 +51,12 @@ TEST(Parts, RangesThatOverlapNameBothFiles) {
             "io.shard: c: range is 15-24, expected cases apart from 20-29, which b has");
 }
 
+TEST(Parts, AShardIsThereOnce) {
+  EXPECT_EQ(together({"1/3", "2,3/3"}, true), "ok");
+  EXPECT_EQ(together({"1,3/3", "3/3"}),
+            "io.shard: b: shard is again, after a, expected shard 3 once");
+}
+
 TEST(Parts, RangesShardsAndWholeRunsDoNotMix) {
   EXPECT_EQ(together({"0-9", "1/2"}), "io.shard: b: shard is 1/2, expected a range alone");
   EXPECT_EQ(together({"1/2", "0-9"}), "io.shard: b: range is 0-9, expected a shard alone");

@@ -398,6 +398,17 @@ TEST(Report, WithoutAJudgedCaseIsNotCalledClean) {
   EXPECT_TRUE(r.verdict().starts_with("clean: 1 case judged"));
 }
 
+TEST(Report, ItsHeadSaysWhatThereIsOfTheRun) {
+  Report r = small_report();
+  const auto head = [&] {
+    const std::string text = render(r, {});
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT_EQ(head(), "seed 5  check  isa generic  arith portable  threads 2  shadowgraph 9.8.7");
+  r.isa.clear(), r.threads = 0, r.range = "0-511";
+  EXPECT_EQ(head(), "seed 5  check  arith portable  shadowgraph 9.8.7  range 0-511");
+}
+
 TEST(Report, AVoidRunIsNotCleanButFindingsComeFirst) {
   Report r;
   r.cases = 3;
