@@ -410,7 +410,8 @@ Status read_head(const std::string& folder, std::string* text, Campaign* campaig
 
 }  // namespace
 
-Status Ledger::open(const std::string& folder, Campaign campaign, std::unique_ptr<Ledger>* ledger) {
+Status Ledger::open(const std::string& folder, const Campaign& campaign,
+                    std::unique_ptr<Ledger>* ledger) {
   Status status;
   if (!exists(folder + "/run.json")) status = begin(folder, campaign);
   std::unique_ptr<Ledger> opened;

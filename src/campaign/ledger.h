@@ -18,7 +18,8 @@ class Ledger final : public Queue {
   /// Opens the ledger in that folder, or begins it there (the folder is made; it may hold a
   /// `corpus`). A ledger of another campaign is io.ledger, a finding for each option that differs;
   /// *ledger is then untouched.
-  static Status open(const std::string& folder, Campaign campaign, std::unique_ptr<Ledger>* ledger);
+  static Status open(const std::string& folder, const Campaign& campaign,
+                     std::unique_ptr<Ledger>* ledger);
   /// Opens what is there, whatever campaign it is.
   static Status open(const std::string& folder, std::unique_ptr<Ledger>* ledger);
   ~Ledger() override;

@@ -137,7 +137,8 @@ class Workers {
   /// Lists what a case fails by, its law first. Returns how much that is.
   size_t list(uint64_t number, const std::string& law, Status status, Tally& tally) const {
     const std::span<Finding> found = status.findings();
-    std::ranges::stable_partition(found, [&](const Finding& f) { return f.id == law; });
+    std::stable_partition(found.begin(), found.end(),
+                          [&](const Finding& f) { return f.id == law; });
     for (Finding& f : found) {
       f.case_id.insert(0, name_of_case(number));
       tally.findings.emplace_back(number, std::move(f));

@@ -210,7 +210,7 @@ bool is_call(std::string_view text) {
 
 Status read_call(const std::string& path, CallCase* out) {
   std::vector<std::byte> bytes;
-  const Status status = read_file(path, &bytes);
+  Status status = read_file(path, &bytes);
   return status.ok() ? parse_call(text_of(bytes), path, out) : status;
 }
 

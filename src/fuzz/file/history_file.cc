@@ -242,7 +242,7 @@ std::string to_json(const HistoryCase& x) {
 
 Status read_case(const std::string& path, HistoryCase* out) {
   std::vector<std::byte> bytes;
-  const Status status = read_file(path, &bytes);
+  Status status = read_file(path, &bytes);
   if (!status.ok()) return status;
   return parse_case({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path, out);
 }
