@@ -13,13 +13,15 @@ namespace {
 
 /// What a worker's verdict is of.
 std::string state_of(const WorkerResult& result, const std::string& ledger) {
+  const bool endless = result.campaign.ranges == 0, complete = result.campaign.complete();
   return fmt::format(
-      "this is the verdict on {} range{} that this worker ran; {}: `shadowgraph merge-reports "
-      "{}{}` "
-      "has the campaign's",
+      "this is the verdict on {} range{} that this worker ran; {}{}: `shadowgraph merge-reports "
+      "{}{}` has the campaign's",
       result.ranges, result.ranges == 1 ? "" : "s",
-      (result.campaign.complete() ? "complete, " : "incomplete, ") + text_of(result.campaign),
-      shell_word(ledger), result.campaign.complete() ? "" : " --partial");
+      endless    ? ""
+      : complete ? "complete, "
+                 : "incomplete, ",
+      text_of(result.campaign), shell_word(ledger), endless || complete ? "" : " --partial");
 }
 
 /// So much of all ranges, or of the time.
@@ -56,11 +58,17 @@ Option add_campaign(Command& command, CampaignOptions& options) {
   command.number("--case-seconds", options.case_seconds, 0.1, 1e6,
                  fmt::format("With --ledger: a case that takes longer is a finding (default {})",
                              options.case_seconds));
-  return command.text("--ledger", options.ledger,
-                      "Work on the campaign whose ledger is this folder, with any number of other "
-                      "processes; the first one begins it. `shadowgraph merge-reports DIR` has its "
-                      "verdict",
-                      "DIR");
+  const auto name_ledger = [&options](const std::string& folder) {
+    if (folder.empty()) throw BadValue("the folder has no name");
+    options.ledger = folder;
+    while (options.ledger.size() > 1 && options.ledger.ends_with('/')) options.ledger.pop_back();
+  };
+  return command.parsed(
+      "--ledger", name_ledger,
+      "Work on the campaign whose ledger is this folder, with any number of other "
+      "processes; the first one begins it. `shadowgraph merge-reports DIR` has its "
+      "verdict",
+      "DIR");
 }
 
 VerbCampaign start_campaign(const std::string& verb, const Common& common,
@@ -78,6 +86,14 @@ VerbCampaign start_campaign(const std::string& verb, const Common& common,
   c.most_of_a_law = options.max_findings;
   c.stale_seconds = options.stale_seconds, c.case_seconds = options.case_seconds;
   return v;
+}
+
+void name_corpus(const std::string& ledger, Report* report) {
+  constexpr std::string_view kReplay = "shadowgraph replay ", kCorpus = "corpus/";
+  for (Finding& f : report->findings) {
+    if (f.reproduce.starts_with(std::string(kReplay) + std::string(kCorpus)))
+      f.reproduce.insert(kReplay.size(), shell_word(ledger) + '/');
+  }
 }
 
 int run_on_ledger(const Common& common, const CampaignOptions& options, const VerbCampaign& verb) {
@@ -114,6 +130,7 @@ int run_on_queue(Queue& queue, const Common& common, const std::string& ledger,
   report.isa = worker.head.isa, report.threads = worker.head.threads;
   report.interrupted = interrupted();
   report.seconds = seconds();
+  name_corpus(ledger, &report);
   report.warnings.push_back(state_of(result, ledger));
   for (const Finding& f : std::as_const(result.trouble).findings()) report.findings.push_back(f);
   const int code = finish(report, common);

@@ -51,6 +51,10 @@ int merge_ledger(const Common& common, const std::string& folder);
 /// The verbs that can, of a program that reaches a ledger in another way, and runs nothing without.
 Verb add_fuzz(CLI::App& app, const RunCampaign& elsewhere);
 
+/// A ledger's results name files of its corpus by their paths in it; commands to copy name the
+/// ledger, too.
+void name_corpus(const std::string& ledger, Report* report);
+
 /// "17 of 40 ranges are done", "17 ranges are done".
 std::string text_of(const QueueState& state);
 

@@ -209,22 +209,22 @@ std::vector<std::pair<std::string, std::string>> names_of_grids() {
 
 /// What a test runner that shards says: Bazel's two variables, and the file that it wants touched.
 Shard shard_of_environment() {
-  const auto number = [](const char* name) {
-    const char* text = std::getenv(name);
+  const char *index = std::getenv("TEST_SHARD_INDEX"), *count = std::getenv("TEST_TOTAL_SHARDS");
+  if (index == nullptr && count == nullptr) return {};
+  const auto number = [](const char* text) {
     const std::string_view digits = text == nullptr ? "" : text;
     uint64_t value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     const bool whole = error == std::errc() && end == digits.data() + digits.size();
     return whole && !digits.empty() ? std::optional(value) : std::nullopt;
   };
-  const std::optional<uint64_t> index = number("TEST_SHARD_INDEX"),
-                                count = number("TEST_TOTAL_SHARDS");
-  if (!index || !count) return {};
-  if (*index >= *count)
-    throw UsageError(fmt::format("TEST_SHARD_INDEX: {} of TEST_TOTAL_SHARDS {}: 0 to {}", *index,
-                                 *count, *count - 1));
+  const Shard shard{number(index).value_or(1), number(count).value_or(0)};
+  if (shard.index >= shard.count)
+    throw UsageError(fmt::format(
+        "TEST_SHARD_INDEX, TEST_TOTAL_SHARDS: '{}' of '{}' is no shard, as 0 of 4 to 3 of 4 are",
+        index == nullptr ? "" : index, count == nullptr ? "" : count));
   if (const char* path = std::getenv("TEST_SHARD_STATUS_FILE")) (void)write_file(path, {});
-  return {*index, *count};
+  return shard;
 }
 
 /// The i-th of n parts of a run.
@@ -294,12 +294,14 @@ Verb add_fuzz(CLI::App& app, const RunCampaign& elsewhere) {
   shard.excludes(choices).excludes(ledger);
   add_common_options(command, options->common);
   add_coverage(command, options->common);
-  return {command, [options, elsewhere, seconds, first, choices, shard, max_findings] {
+  return {command, [options, elsewhere, seconds, first, choices, shard, ledger, max_findings] {
             options->seconds_given = seconds.given();
             options->first_given = first.given();
             options->choices_given = choices.given();
             if (max_findings.given()) options->campaign.max_findings = options->common.max_findings;
-            if (!shard.given() && !choices.given()) options->shard = shard_of_environment();
+            if (!shard.given() && !choices.given() && !ledger.given())
+              options->shard = shard_of_environment();
+            if (ledger.given()) options->common.max_findings = std::numeric_limits<size_t>::max();
             return run_with(*options, elsewhere ? elsewhere : run_on_ledger);
           }};
 }

@@ -75,13 +75,14 @@ Status join_files(const MergeReportsCommand& options, Report* joined) {
   return status;
 }
 
-/// "3 of 40 ranges: 7, 12, 13".
+/// "3 of 40 ranges have no result: 7, 12, 13".
 std::string missing_text(std::vector<uint64_t> missing, uint64_t of) {
   constexpr size_t kMostNamed = 8;
   const size_t all = missing.size();
   missing.resize(std::min(all, kMostNamed));
-  return fmt::format("{} of {} range{}: {}{}", all, of, of == 1 ? "" : "s",
-                     fmt::join(missing, ", "), all > kMostNamed ? ", ..." : "");
+  return fmt::format("{} of {} range{} {} no result: {}{}", all, of, of == 1 ? "" : "s",
+                     all == 1 ? "has" : "have", fmt::join(missing, ", "),
+                     all > kMostNamed ? ", ..." : "");
 }
 
 /// The results of a campaign.
@@ -92,6 +93,7 @@ Status join_ledger(const MergeReportsCommand& options, const std::string& folder
   if (status.ok()) status = ledger->collect(joined, &missing);
   if (!status.ok()) return status;
   if (joined->verb.empty()) *joined = start_report("merge-reports", options.common);
+  name_corpus(folder, joined);
   conclude("no range has a result that judged a case", kMoreCases, joined);
   if (joined->unlisted + joined->unlisted_waived > 0)
     joined->warnings.push_back(fmt::format(
@@ -102,10 +104,9 @@ Status join_ledger(const MergeReportsCommand& options, const std::string& folder
   const std::string without =
       missing_text(missing, ranges > 0 ? ranges : ledger->state().done + missing.size());
   if (options.partial)
-    joined->warnings.push_back(folder + ": incomplete, there is no result of " + without);
+    joined->warnings.push_back(folder + ": incomplete, " + without);
   else
-    status.add(
-        file_finding("io.ledger", folder, "ranges", "a result of each", "none of " + without));
+    status.add(file_finding("io.ledger", folder, "ranges", "a result of each", without));
   return status;
 }
 

@@ -39,11 +39,9 @@ Finding two_results(uint64_t range, const std::string& folder) {
                       "one, whoever runs it", "two: kept.json and other.json in " + folder);
 }
 
-Status no_ledger(const std::string& folder, std::string got) {
+Status no_ledger(const std::string& folder, std::string expected, std::string got) {
   Status status;
-  status.add(file_finding("io.ledger", folder, "folder",
-                          "a ledger (run.json), or an empty folder, or one with a corpus alone",
-                          std::move(got)));
+  status.add(file_finding("io.ledger", folder, "folder", std::move(expected), std::move(got)));
   return status;
 }
 
@@ -342,7 +340,7 @@ class Ledger::Folder {
           continue;
         }
         reports->emplace_back(done_path(range), Report());
-        status.add(read_report(done_path(range), &reports->back().second));
+        status.add(read_result(done_path(range), &reports->back().second));
         done_end_ = range + 1;
       }
       if (!exists(path_of(segment))) {  // else it was reduced meanwhile
@@ -353,7 +351,15 @@ class Ledger::Folder {
     reports->clear();
     reports->emplace_back(path_of(segment), Report());
     done_end_ = end;
-    return read_report(path_of(segment), &reports->back().second);
+    return read_result(path_of(segment), &reports->back().second);
+  }
+  static Status read_result(const std::string& path, Report* report) {
+    Status status = read_report(path, report);
+    if (!status.ok())
+      status.add(file_finding("io.ledger", path, "file", "a whole result",
+                              "a damaged one: remove the file and start a worker, who runs its "
+                              "ranges again"));
+    return status;
   }
 
   const std::string path_, head_;
@@ -387,6 +393,9 @@ std::vector<std::string> corpus_of(const std::string& folder) {
 
 /// Puts run.json, unless there is one; refuses a folder of other things.
 Status begin(const std::string& folder, Campaign campaign) {
+  // None above it is made: a share that is not mounted must not look like an empty one.
+  const std::string above = fs::path(folder).parent_path().string();
+  if (!above.empty() && !exists(above)) return no_ledger(folder, "in a folder", "no " + above);
   Status status = make_folder(folder);
   if (!status.ok()) return status;
   std::error_code error;
@@ -394,7 +403,8 @@ Status begin(const std::string& folder, Campaign campaign) {
     const std::string name = entry.path().filename().string();
     const bool begun = name == "corpus" || name.starts_with("run.json");
     if (!begun && !exists(folder + "/run.json"))
-      return no_ledger(folder, "no run.json, but " + printable(name));
+      return no_ledger(folder, "a ledger (run.json), an empty folder, or one with a corpus alone",
+                       "no run.json, but " + printable(name));
   }
   campaign.corpus = corpus_of(folder + "/corpus");
   bool put = false;
@@ -422,7 +432,7 @@ Status Ledger::open(const std::string& folder, const Campaign& campaign,
 }
 
 Status Ledger::open(const std::string& folder, std::unique_ptr<Ledger>* ledger) {
-  if (!exists(folder + "/run.json")) return no_ledger(folder, "no run.json");
+  if (!exists(folder + "/run.json")) return no_ledger(folder, "a ledger", "no run.json");
   std::string head;
   Campaign kept;
   Status status = read_head(folder, &head, &kept);

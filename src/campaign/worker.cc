@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kPoll = 50;                        // milliseconds
 constexpr std::chrono::seconds kTryAgain{1};     // a result that could not be published
+constexpr std::chrono::seconds kLook{2};         // between looks at the whole campaign
 constexpr std::chrono::milliseconds kTell{200};  // between calls of progress
 constexpr double kAskAgain = 0.5;  // seconds until a queue that had nothing is asked again
 constexpr uint64_t kDeathsUntilCareful = 3;  // workers lost with a range
@@ -329,10 +330,10 @@ class Worker {
         if (seat.job) queue_.beat(seat.job->claim.range, seat.at, seat.job->careful);
         if (seat.result) queue_.beat(seat.result->first, 0, false);
       }
-      if (progress_) told_.campaign = queue_.state();
     }
     if (!progress_ || Clock::now() - last_told_ < kTell) return;
     last_told_ = Clock::now();
+    if (last_told_ - looked_ > kLook) told_.campaign = queue_.state(), looked_ = Clock::now();
     progress_(told_);
   }
 
@@ -361,7 +362,7 @@ class Worker {
   const std::function<void(const WorkerProgress&)>& progress_;
   const std::atomic<bool>& stop_;
   const Clock::time_point start_ = Clock::now();
-  Clock::time_point asked_, beat_ = start_, last_told_;
+  Clock::time_point asked_, beat_ = start_, last_told_, looked_;
   double wait_to_ask_ = 0;  // seconds
   bool complete_ = false;   // the campaign, when last asked
   std::vector<Seat> seats_;

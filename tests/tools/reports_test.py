@@ -328,12 +328,12 @@ class Ledgers(Joining):
     def test_without_all_ranges_it_has_no_verdict(self):
         folder = self.ledger([1])
         finding, = self.merged(folder, code=BAD_INPUT)["findings"]
-        self.assertEqual((finding["id"], finding["got"]), ("io.ledger", "none of 3 of 4 ranges: 0, 2, 3"))
+        self.assertEqual((finding["id"], finding["got"]), ("io.ledger", "3 of 4 ranges have no result: 0, 2, 3"))
         shown = subprocess.run(["bash", "-c", finding["reproduce"].replace("shadowgraph", BINARY, 1)], capture_output=True)
         self.assertEqual(shown.returncode, BAD_INPUT)
         code, out, _ = run("merge-reports", folder, "--partial")
         self.assertEqual(code, FINDINGS)
-        self.assertIn(f"\n{folder}: incomplete, there is no result of 3 of 4 ranges: 0, 2, 3\n", out)
+        self.assertIn(f"\n{folder}: incomplete, 3 of 4 ranges have no result: 0, 2, 3\n", out)
         self.assertIn("3 cases judged", out.splitlines()[-1])
 
     def test_without_any_result_it_says_nothing(self):
