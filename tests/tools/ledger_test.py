@@ -194,9 +194,13 @@ class Shards(Folder):
         two = {"TEST_SHARD_INDEX": "1", "TEST_TOTAL_SHARDS": "4"}
         self.assertEqual(self.shard(args=("--shard", "3/4"), **two), "3/4")
         self.assertEqual(self.shard(TEST_SHARD_INDEX="0", TEST_TOTAL_SHARDS="1"), "")
-        self.assertEqual(self.shard(TEST_SHARD_INDEX="1"), "")
-        self.assertEqual(self.shard(TEST_SHARD_INDEX="1", TEST_TOTAL_SHARDS="many"), "")
-        self.assertIn("TEST_SHARD_INDEX: 4 of TEST_TOTAL_SHARDS 4", self.shard(USAGE, TEST_SHARD_INDEX="4", TEST_TOTAL_SHARDS="4"))
+
+    def test_what_is_half_said_or_no_shard_is_refused(self):
+        for index, count in (("1", None), (None, "4"), ("1", "many"), ("-1", "4"), ("4", "4"), ("", "4"), ("0", "0")):
+            given = {"TEST_SHARD_INDEX": index, "TEST_TOTAL_SHARDS": count}
+            with self.subTest(given):
+                out = self.shard(USAGE, **{name: value for name, value in given.items() if value is not None})
+                self.assertIn(f"'{index or ''}' of '{count or ''}' is no shard", out)
 
     def test_its_parts_are_the_run(self):
         cases = 0
