@@ -218,7 +218,7 @@ Shard shard_of_environment() {
     const bool whole = error == std::errc() && end == digits.data() + digits.size();
     return whole && !digits.empty() ? std::optional(value) : std::nullopt;
   };
-  const Shard shard{number(index).value_or(1), number(count).value_or(0)};
+  const Shard shard{number(index).value_or(UINT64_MAX), number(count).value_or(0)};
   if (shard.index >= shard.count)
     throw UsageError(fmt::format(
         "TEST_SHARD_INDEX, TEST_TOTAL_SHARDS: '{}' of '{}' is no shard, as 0 of 4 to 3 of 4 are",
