@@ -287,7 +287,7 @@ class Shards(Joining):
 class Ledgers(Joining):
     """A campaign's ledger, written by hand: four ranges of three cases."""
 
-    ARGS = ("fuzz", "--seed", "7", "--threads", "1", "--backend", "flashattention", "--plant", "K01")
+    ARGS = ("fuzz", "--seed", "7", "--threads", "1", "--backend", "flashattention", "--plant", "K02")
 
     def ledger(self, ranges, most_of_a_law=10, cases=12):
         folder = self.path("night")
