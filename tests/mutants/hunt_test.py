@@ -127,7 +127,7 @@ class Hunt(unittest.TestCase):
         self.assertEqual(self.joined()[0], 3)
         code, out = self.joined("--partial")
         self.assertEqual(code, 1)
-        self.assertIn("1 of 24 ranges: 3", out)
+        self.assertIn("incomplete, 1 of 24 ranges has no result: 3", out)
 
     def test_two_share_a_hunt_and_each_mutant_is_tried_once(self):
         outputs = [process.communicate(timeout=60)[0] for process in [start(self.folder), start(self.folder)]]
