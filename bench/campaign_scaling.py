@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a ledger costs: the same cases by the same number of processes, once cut among them beforehand and once taken from a
+"""Measures a ledger's cost: the same cases by the same number of processes, once cut among them beforehand and once taken from a
 ledger, in turn. Each process has one thread. A time is from the first start to the last end. Prints a Markdown table; a
 ratio above 1 says that the ledger was faster."""
 

@@ -11,7 +11,7 @@
 namespace shadowgraph::cli {
 namespace {
 
-/// What a worker's verdict is of.
+/// The words that say which ranges a worker's verdict is of.
 std::string state_of(const WorkerResult& result, const std::string& ledger) {
   const bool endless = result.campaign.ranges == 0, complete = result.campaign.complete();
   return fmt::format(
@@ -35,7 +35,7 @@ double share_done(const WorkerProgress& p, double seconds, double of_seconds) {
 }  // namespace
 
 Report refusal(const Status& status, const Common& common, const VerbCampaign& verb) {
-  Report report = start_report(verb.campaign.options[0].second, common);
+  Report report = start_report(verb.verb(), common);
   report.bad_input = true;
   report.findings.assign(status.findings().begin(), status.findings().end());
   return report;
@@ -109,7 +109,7 @@ int run_on_queue(Queue& queue, const Common& common, const std::string& ledger,
   WorkerOptions worker;
   worker.children = common.num_threads();
   worker.seconds = verb.seconds;
-  worker.head = start_report(verb.campaign.options[0].second, common);
+  worker.head = start_report(verb.verb(), common);
   worker.name = verb.name, worker.reproduce = verb.reproduce;
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] {

@@ -1,4 +1,4 @@
-// What verbs share whose cases a ledger shares out among any number of processes.
+// The verbs whose cases a ledger shares out among any number of processes have this in common.
 #pragma once
 
 #include <functional>
@@ -24,6 +24,8 @@ Option add_campaign(Command& command, CampaignOptions& options);
 
 /// A verb's cases as a campaign.
 struct VerbCampaign {
+  const std::string& verb() const { return campaign.options[0].second; }
+
   Campaign campaign;  // its options are what results depend on
   RunRange run;
   /// "seed 7 case 12", and the command that runs these cases again.

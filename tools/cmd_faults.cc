@@ -344,7 +344,7 @@ VerbCampaign faults_campaign(const FaultsCommand& options) {
   return v;
 }
 
-/// What comes of a fault must not depend on who runs it.
+/// A fault's result must not depend on who runs it.
 void check_ledger(const FaultsCommand& options) {
   if (options.matrix)
     throw UsageError("--matrix: a ledger shares faults out, not pairs; run it without --ledger");

@@ -207,7 +207,7 @@ std::vector<std::pair<std::string, std::string>> names_of_grids() {
   return names;
 }
 
-/// What a test runner that shards says: Bazel's two variables, and the file that it wants touched.
+/// The shard that a test runner names: Bazel's two variables, and the file that it wants touched.
 Shard shard_of_environment() {
   const char *index = std::getenv("TEST_SHARD_INDEX"), *count = std::getenv("TEST_TOTAL_SHARDS");
   if (index == nullptr && count == nullptr) return {};

@@ -30,7 +30,7 @@ struct FuzzCommand {
   bool choices_given = false;
 };
 
-/// What the options name, looked up.
+/// The things that the options name, looked up.
 struct Chosen {
   std::vector<const Backend*> backends;
   bool kernels = true;

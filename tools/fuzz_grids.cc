@@ -177,12 +177,11 @@ VerbCampaign steps_campaign(VerbCampaign v, const FuzzCommand& options, const St
   };
   v.run = [numbers, options, chosen, &grid](const CampaignRange& part, std::span<const CaseFile>,
                                             const Starts& at) {
-    static const std::atomic<bool> never_stopped = false;
     const Planted planted(chosen.faults);
     Report report = begin_report(options);
     numbers.each(part, [&](const Backend& backend, const CaseRange& steps, uint64_t first) {
       const Starts starts = [&](uint64_t step) { at(first + step - steps.first); };
-      add_steps(grid, backend, chosen, planted, steps, {.stop = never_stopped, .starts = starts},
+      add_steps(grid, backend, chosen, planted, steps, {.stop = kNeverStopped, .starts = starts},
                 &report);
     });
     count_plants(planted, true, &report);
@@ -204,11 +203,10 @@ VerbCampaign programs_campaign(VerbCampaign v, const FuzzCommand& options) {
   };
   v.run = [programs, options](const CampaignRange& part, std::span<const CaseFile>,
                               const Starts& at) {
-    static const std::atomic<bool> never_stopped = false;
     Report report = begin_report(options);
     add_programs(
         options, {programs.first + part.first, part.count},
-        {.stop = never_stopped, .starts = [&](uint64_t number) { at(number - programs.first); }},
+        {.stop = kNeverStopped, .starts = [&](uint64_t number) { at(number - programs.first); }},
         &report);
     return RangeResult{body_of(std::move(report), options.campaign.max_findings), {}};
   };

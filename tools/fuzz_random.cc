@@ -34,7 +34,7 @@ std::string nothing_ran(const FuzzCommand& options) {
                                       : std::string(kNotOfShard);
 }
 
-/// What runs of the same options have in common.
+/// Runs of the same options have these in common.
 FuzzOptions fuzz_options(const FuzzCommand& options, const Chosen& chosen, const Planted& planted,
                          Gpu& gpu) {
   FuzzOptions fuzz;
@@ -186,7 +186,6 @@ VerbCampaign random_campaign(const FuzzCommand& options, const Chosen& chosen) {
   };
   v.run = [options, chosen](const CampaignRange& range, std::span<const CaseFile> files,
                             const std::function<void(uint64_t)>& at) {
-    static const std::atomic<bool> never_stopped = false;
     const Planted planted(chosen.faults);
     Report report = start_report("fuzz", options.common);
     RangeResult result;
@@ -201,7 +200,7 @@ VerbCampaign random_campaign(const FuzzCommand& options, const Chosen& chosen) {
       fuzz.threads = 1;
       fuzz.max_findings = 0, fuzz.most_of_a_law = options.campaign.max_findings;
       fuzz.starts = [&](uint64_t number) { at(number - options.first); };
-      const FuzzResult cases = run_fuzz(fuzz, {}, never_stopped);
+      const FuzzResult cases = run_fuzz(fuzz, {}, kNeverStopped);
       add_result(cases, chosen, planted, &report);
       for (FailureFile& file : failures_of(cases, options, chosen))
         result.failures.emplace_back(std::move(file.law), std::move(file.text));

@@ -7,6 +7,7 @@
 //   Ledger  keeps one result of each range; collect() joins them
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -18,7 +19,7 @@
 
 namespace shadowgraph {
 
-/// What the workers of a campaign have to agree on: all that its results depend on.
+/// The workers of a campaign agree on this: all that its results depend on.
 struct Campaign {
   std::vector<std::pair<std::string, std::string>> options;  // "verb": "fuzz", "seed": "7", ...
   uint64_t cases = 0;                                        // 0: without an end
@@ -36,14 +37,14 @@ struct Campaign {
   uint64_t ranges() const { return cases == 0 ? 0 : corpus_ranges() + (cases + range - 1) / range; }
 };
 
-/// What a range is made of: files of the corpus, or cases, from 0 on.
+/// The items of a range: files of the corpus, or cases, from 0 on.
 struct CampaignRange {
   bool corpus = false;
   uint64_t first = 0, count = 0;
 };
 CampaignRange range_of(const Campaign& campaign, uint64_t number);
 
-/// What came of a range.
+/// A range's result.
 struct RangeResult {
   /// A report/1 without times, threads and instruction set (body_of): the same bytes whoever ran
   /// it.
@@ -66,6 +67,9 @@ RangeResult unpacked(const std::string& bytes);
 struct CaseFile {
   std::string path, text;  // "num.bound/89abcdef01234567.json"
 };
+
+/// For work that nobody stops: a child does not react to Ctrl-C.
+inline const std::atomic<bool> kNeverStopped = false;
 
 /// Runs a part of a range in this process, one case after the other. files: its part of the corpus;
 /// of cases none. at(number) is called before each: of the cases, or of the corpus.

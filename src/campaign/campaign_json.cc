@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kSchema = "shadowgraph.ledger/1";
 constexpr size_t kNoteLength = 160;
 
-/// What two campaigns are compared by.
+/// The values by which two campaigns are compared.
 std::map<std::string, std::string> words_of(const Campaign& c) {
   std::map<std::string, std::string> words(c.options.begin(), c.options.end());
   words["cases"] = std::to_string(c.cases), words["range"] = std::to_string(c.range);
@@ -28,7 +28,7 @@ std::map<std::string, std::string> words_of(const Campaign& c) {
   return words;
 }
 
-/// Where a long text is cut so that its difference from another one is seen.
+/// The place at which a long text is cut so that its difference from another one is seen.
 size_t seen_from(const std::string& a, const std::string& b) {
   constexpr size_t kBefore = 40, kShort = 100;
   const auto in_a = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;

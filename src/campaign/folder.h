@@ -1,5 +1,5 @@
-// What a ledger asks of a file system, besides put_file (io/file.h): works the same on a local disk
-// and on one that several machines share.
+// The calls that a ledger makes of a file system, besides put_file (io/file.h): they do the same on
+// a local disk and on one that several machines share.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ void touch_file(const std::string& path, std::string_view text);
 /// When a file was last touched, in seconds by the clock of whoever keeps the files. None where it
 /// is not there.
 std::optional<double> touched_at(const std::string& path);
-/// What that clock says now: a file that is made in the folder is new. None where it has no room.
+/// The time of that clock, now: a file that is made in the folder is new. None where it has no
+/// room.
 std::optional<double> now_in(const std::string& folder);
 
 }  // namespace shadowgraph

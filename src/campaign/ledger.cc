@@ -16,6 +16,7 @@
 #include "campaign/campaign_json.h"
 #include "campaign/folder.h"
 #include "core/choices.h"
+#include "core/fnv.h"
 #include "io/file.h"
 #include "report/read.h"
 
@@ -26,13 +27,6 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kSegment = 256;  // ranges
 constexpr uint64_t kNoEnd = std::numeric_limits<uint64_t>::max();
-
-/// FNV-1a.
-uint64_t hash_of(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
 
 Finding two_results(uint64_t range, const std::string& folder) {
   return file_finding("run.nondeterminism", fmt::format("range {}", range), "result",
@@ -45,25 +39,23 @@ Status no_ledger(const std::string& folder, std::string expected, std::string go
   return status;
 }
 
-}  // namespace
-
 /// A ledger's files, and what this process knows of them.
-class Ledger::Folder {
+class FolderLedger final : public Ledger {
  public:
   /// head: the text of its run.json.
-  Folder(std::string path, std::string head, Campaign campaign)
+  FolderLedger(std::string path, std::string head, Campaign campaign)
       : path_(std::move(path)), head_(std::move(head)), campaign_(std::move(campaign)) {
     // Workers begin in different segments, and so list different folders.
-    if (campaign_.ranges() > 0) start_ = hash_of(worker_) % segments();
+    if (campaign_.ranges() > 0) start_ = fnv1a(worker_) % segments();
   }
 
-  const Campaign& campaign() const { return campaign_; }
+  const Campaign& campaign() const override { return campaign_; }
 
-  Status case_file(const std::string& path, std::string* text) const {
+  Status case_file(const std::string& path, std::string* text) override {
     return read_text(path_ + "/corpus/" + path, text);
   }
 
-  Status claim(std::optional<Claim>* claim) {
+  Status claim(std::optional<Claim>* claim) override {
     claim->reset();
     for (uint64_t i = 0; segments() == 0 || i <= segments(); ++i) {
       while (!free_.empty()) {
@@ -85,13 +77,13 @@ class Ledger::Folder {
     return {};
   }
 
-  void beat(uint64_t range, uint64_t at, bool alone) const {
+  void beat(uint64_t range, uint64_t at, bool alone) override {
     touch_file(claim_path(range), to_json({worker_, at, alone}));
   }
 
-  void release(uint64_t range) const { ::unlink(claim_path(range).c_str()); }
+  void release(uint64_t range) override { ::unlink(claim_path(range).c_str()); }
 
-  Status publish(uint64_t range, const RangeResult& result) {
+  Status publish(uint64_t range, const RangeResult& result) override {
     Status status = is_there();
     if (!status.ok() || is_reduced(range / kSegment)) return status;
     status = make_folder(folder_of(range / kSegment) + "/done");
@@ -107,7 +99,7 @@ class Ledger::Folder {
     return status;
   }
 
-  QueueState state() {
+  QueueState state() override {
     QueueState s{0, campaign_.ranges()};
     for (const uint64_t segment : segments_with(".json")) (void)is_reduced(segment);
     for (const uint64_t segment : reduced_) s.done += ranges_of(segment);
@@ -117,7 +109,7 @@ class Ledger::Folder {
     return s;
   }
 
-  Status collect(Report* joined, std::vector<uint64_t>* missing) {
+  Status collect(Report* joined, std::vector<uint64_t>* missing) override {
     std::set<uint64_t> all = segments_with(".json");
     all.merge(segments_with(""));
     Merge merge(rules());
@@ -212,7 +204,7 @@ class Ledger::Folder {
     }
     if (free_.empty()) free_stale(segment, old);
     // Workers that look at once try different ones first.
-    Rng rng(hash_of(worker_) ^ free_.size());
+    Rng rng(fnv1a(worker_) ^ free_.size());
     std::vector<uint64_t> order(free_.begin(), free_.end());
     if (campaign_.ranges() > 0) shuffle(order, rng);
     free_.assign(order.begin(), order.end());
@@ -273,7 +265,7 @@ class Ledger::Folder {
     Status status = make_folder(folder);
     bool put = false;
     if (status.ok())
-      status = put_text(fmt::format("{}/{:016x}.json", folder, hash_of(text)), text, &put);
+      status = put_text(fmt::format("{}/{:016x}.json", folder, fnv1a(text)), text, &put);
     return status;
   }
 
@@ -371,11 +363,6 @@ class Ledger::Folder {
   uint64_t done_end_ = 0;                    // behind the last result that collect() saw
 };
 
-Ledger::Ledger(std::unique_ptr<Folder> folder) : folder_(std::move(folder)) {}
-Ledger::~Ledger() = default;
-
-namespace {
-
 /// The case files of a folder, "LAW/NAME.json", in the order of names.
 std::vector<std::string> corpus_of(const std::string& folder) {
   std::set<std::string> paths;
@@ -395,7 +382,8 @@ std::vector<std::string> corpus_of(const std::string& folder) {
 Status begin(const std::string& folder, Campaign campaign) {
   // None above it is made: a share that is not mounted must not look like an empty one.
   const std::string above = fs::path(folder).parent_path().string();
-  if (!above.empty() && !exists(above)) return no_ledger(folder, "in a folder", "no " + above);
+  if (!above.empty() && !exists(above))
+    return no_ledger(folder, "a place in a folder that is there", "there is no " + above);
   Status status = make_folder(folder);
   if (!status.ok()) return status;
   std::error_code error;
@@ -437,23 +425,8 @@ Status Ledger::open(const std::string& folder, std::unique_ptr<Ledger>* ledger) 
   Campaign kept;
   Status status = read_head(folder, &head, &kept);
   if (status.ok())
-    ledger->reset(new Ledger(std::make_unique<Folder>(folder, std::move(head), std::move(kept))));
+    *ledger = std::make_unique<FolderLedger>(folder, std::move(head), std::move(kept));
   return status;
-}
-
-const Campaign& Ledger::campaign() const { return folder_->campaign(); }
-Status Ledger::case_file(const std::string& path, std::string* text) {
-  return folder_->case_file(path, text);
-}
-Status Ledger::claim(std::optional<Claim>* claim) { return folder_->claim(claim); }
-void Ledger::beat(uint64_t range, uint64_t at, bool alone) { folder_->beat(range, at, alone); }
-void Ledger::release(uint64_t range) { folder_->release(range); }
-Status Ledger::publish(uint64_t range, const RangeResult& result) {
-  return folder_->publish(range, result);
-}
-QueueState Ledger::state() { return folder_->state(); }
-Status Ledger::collect(Report* joined, std::vector<uint64_t>* missing) {
-  return folder_->collect(joined, missing);
 }
 
 }  // namespace shadowgraph

@@ -13,33 +13,18 @@
 
 namespace shadowgraph {
 
-class Ledger final : public Queue {
+class Ledger : public Queue {
  public:
-  /// Opens the ledger in that folder, or begins it there (the folder is made; it may hold a
-  /// `corpus`). A ledger of another campaign is io.ledger, a finding for each option that differs;
-  /// *ledger is then untouched.
+  /// Opens the ledger in that folder, or begins it there (the folder is made, in one that is there;
+  /// it may hold a `corpus`). A ledger of another campaign is io.ledger, a finding for each option
+  /// that differs; *ledger is then untouched.
   static Status open(const std::string& folder, const Campaign& campaign,
                      std::unique_ptr<Ledger>* ledger);
   /// Opens what is there, whatever campaign it is.
   static Status open(const std::string& folder, std::unique_ptr<Ledger>* ledger);
-  ~Ledger() override;
-
-  const Campaign& campaign() const override;
-  Status case_file(const std::string& path, std::string* text) override;
-  Status claim(std::optional<Claim>* claim) override;
-  void beat(uint64_t range, uint64_t at, bool alone) override;
-  void release(uint64_t range) override;
-  Status publish(uint64_t range, const RangeResult& result) override;
-  QueueState state() override;
-
   /// Joins all results, in the order of ranges. *missing: ranges without one (of a campaign without
   /// an end: below the last that has one).
-  Status collect(Report* joined, std::vector<uint64_t>* missing);
-
- private:
-  class Folder;
-  explicit Ledger(std::unique_ptr<Folder> folder);
-  std::unique_ptr<Folder> folder_;
+  virtual Status collect(Report* joined, std::vector<uint64_t>* missing) = 0;
 };
 
 }  // namespace shadowgraph

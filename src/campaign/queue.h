@@ -1,4 +1,4 @@
-// Where a worker gets its ranges from, and brings their results to.
+// A queue gives a worker its ranges, and takes their results.
 #pragma once
 
 #include <cstdint>

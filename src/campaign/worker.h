@@ -28,7 +28,7 @@ struct WorkerResult {
   Report report;  // of this worker's ranges, joined
   uint64_t ranges = 0;
   QueueState campaign;  // when it ended
-  Status trouble;       // results that could not be published, or that differ
+  Status trouble;       // results that could not be published
 };
 
 /// Requires that this process has no other thread. progress is called a few times a second; stop

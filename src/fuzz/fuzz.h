@@ -37,7 +37,7 @@ struct FuzzOptions {
   // all are
   bool kernels = true;
   HistoryOptions histories;
-  // What histories run with as generated, where somebody counts how often it acts; empty:
+  // The tap of histories as generated, where somebody counts how often it acts; empty:
   // histories.tap, with which they are shrunk and compared
   MakeTap counted_tap;
 };

@@ -1,4 +1,4 @@
-// What a run says of itself once all its cases are counted. Parts of a run are joined without it
+// The conclusion of a run, once all its cases are counted. Parts of a run are joined without it
 // (merge.h), and the sum says it anew. Tested by tests/report/conclude_test.cc.
 #pragma once
 

@@ -17,7 +17,7 @@ namespace {
 
 long number_of(const char* name) {
   const char* text = std::getenv(name);
-  return text == nullptr ? 0 : std::atol(text);
+  return text == nullptr ? 0 : std::strtol(text, nullptr, 10);
 }
 
 long clock_ahead() {
@@ -39,7 +39,7 @@ F* real(const char* name) {
   return reinterpret_cast<F*>(::dlsym(RTLD_NEXT, name));
 }
 
-/// What the second request is told.
+/// The answer to the second request.
 int replied(int result, const char* path, int error) {
   if (result != 0 || !is_lost(path)) return result;
   errno = error;

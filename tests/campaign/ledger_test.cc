@@ -251,7 +251,7 @@ TEST(Ledger, ACorpusComesFirst) {
   EXPECT_EQ(numbers(1), "true 4 1");
   EXPECT_EQ(numbers(2), "false 0 4");
   EXPECT_EQ(numbers(4), "false 8 2");
-  // What is added later is another campaign's.
+  // A file that is added later is another campaign's.
   write(folder / "l/corpus/num.bound/f.json", "bad");
   EXPECT_EQ(open_ledger(folder / "l", campaign)->campaign().corpus.size(), 5u);
 }

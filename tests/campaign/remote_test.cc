@@ -122,13 +122,13 @@ struct Pair {
 };
 
 TEST(Messages, ComeBackFromTheirBytes) {
-  for (uint64_t word = 0; word < static_cast<uint64_t>(Word::kEnd); ++word) {
+  for (uint64_t kind = 0; kind < static_cast<uint64_t>(MessageKind::kEnd); ++kind) {
     for (const std::string& bytes :
          {std::string(), std::string("a\0b", 3), std::string(9000, 'x')}) {
-      const Message message{static_cast<Word>(word), {1, UINT64_MAX, 3}, bytes};
+      const Message message{static_cast<MessageKind>(kind), {1, UINT64_MAX, 3}, bytes};
       const std::optional<Message> back = message_of(packed(message));
       ASSERT_TRUE(back);
-      EXPECT_EQ(back->word, message.word);
+      EXPECT_EQ(back->kind, message.kind);
       EXPECT_EQ(back->numbers, message.numbers);
       EXPECT_EQ(back->bytes, bytes);
     }
@@ -136,10 +136,10 @@ TEST(Messages, ComeBackFromTheirBytes) {
 }
 
 TEST(Messages, BytesThatAreNoneAreRefused) {
-  const std::string bytes = packed(Message{.word = Word::kBye, .numbers = {1, 2}});
+  const std::string bytes = packed(Message{.kind = MessageKind::kBye, .numbers = {1, 2}});
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(message_of(bytes.substr(0, size))) << size;
-  EXPECT_FALSE(message_of(packed(Message{.word = Word::kEnd})));
+  EXPECT_FALSE(message_of(packed(Message{.kind = MessageKind::kEnd})));
 }
 
 TEST(Messages, AStatusComesBackWithAllItsFindings) {
@@ -240,18 +240,18 @@ TEST(RemoteQueue, WaitsOnceForAServerThatIsLost) {
   EXPECT_TRUE(client.lost() && stop);
 }
 
-const Message kBye{.word = Word::kBye}, kBeat{.word = Word::kBeat};
+const Message kBye{.kind = MessageKind::kBye}, kBeat{.kind = MessageKind::kBeat};
 
 TEST(Server, WorkersThatHaveAllSaidByeEndTogether) {
   Server server(2, 60, 0);
-  EXPECT_EQ(server.answer(1, kBye, 1).word, Word::kWait);
+  EXPECT_EQ(server.answer(1, kBye, 1).kind, MessageKind::kWait);
   EXPECT_FALSE(server.is_over(1));
-  EXPECT_EQ(server.answer(2, kBye, 2).word, Word::kWait);
+  EXPECT_EQ(server.answer(2, kBye, 2).kind, MessageKind::kWait);
   EXPECT_TRUE(server.is_over(2));
   server.close();
-  EXPECT_EQ(server.answer(1, kBye, 3).word, Word::kFinalize);
+  EXPECT_EQ(server.answer(1, kBye, 3).kind, MessageKind::kFinalize);
   EXPECT_FALSE(server.is_left(3));
-  EXPECT_EQ(server.answer(2, kBye, 3).word, Word::kFinalize);
+  EXPECT_EQ(server.answer(2, kBye, 3).kind, MessageKind::kFinalize);
   EXPECT_TRUE(server.is_left(3));
   EXPECT_TRUE(server.ends_together());
 }
@@ -260,10 +260,10 @@ TEST(Server, OneThatIsSilentMakesTheOthersLeaveAlone) {
   Server server(2, 60, 0);
   server.close();
   server.answer(1, kBeat, 10);
-  EXPECT_EQ(server.answer(2, kBye, 70).word, Word::kWait);
+  EXPECT_EQ(server.answer(2, kBye, 70).kind, MessageKind::kWait);
   EXPECT_FALSE(server.is_over(70));
   EXPECT_TRUE(server.is_over(70.5));
-  EXPECT_EQ(server.answer(2, kBye, 70.5).word, Word::kLeave);
+  EXPECT_EQ(server.answer(2, kBye, 70.5).kind, MessageKind::kLeave);
   EXPECT_TRUE(server.is_left(70.5));
   EXPECT_FALSE(server.ends_together());
 }
@@ -271,8 +271,8 @@ TEST(Server, OneThatIsSilentMakesTheOthersLeaveAlone) {
 TEST(Server, AllLeaveInOneWay) {
   Server server(2, 60, 0);
   server.close();
-  EXPECT_EQ(server.answer(2, kBye, 61).word, Word::kLeave);
-  EXPECT_EQ(server.answer(1, kBye, 62).word, Word::kLeave);  // it was slow, not dead
+  EXPECT_EQ(server.answer(2, kBye, 61).kind, MessageKind::kLeave);
+  EXPECT_EQ(server.answer(1, kBye, 62).kind, MessageKind::kLeave);  // it was slow, not dead
   EXPECT_TRUE(server.is_left(62));
 }
 
@@ -289,8 +289,9 @@ TEST(Server, OneThatSpeaksAgainIsAlive) {
 
 TEST(Server, AMessageThatNoWorkerSendsIsAnsweredAndChangesNothing) {
   Pair p;
-  for (const Word word : {Word::kWait, Word::kFinalize, Word::kLeave, Word::kClosed})
-    EXPECT_EQ(p.server.answer(1, {.word = word}, 0).word, Word::kClosed);
+  for (const MessageKind kind :
+       {MessageKind::kWait, MessageKind::kFinalize, MessageKind::kLeave, MessageKind::kClosed})
+    EXPECT_EQ(p.server.answer(1, {.kind = kind}, 0).kind, MessageKind::kClosed);
   EXPECT_EQ(p.recorder.said, "");
 }
 

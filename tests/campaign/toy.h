@@ -50,7 +50,7 @@ inline Report toy_head() {
   return head;
 }
 
-/// What cases and files of a corpus say, one after the other.
+/// Cases and files of a corpus say this, one after the other.
 class ToyCases {
  public:
   explicit ToyCases(size_t most_of_a_law) : most_(most_of_a_law) {
@@ -188,7 +188,7 @@ inline WorkerResult work(const std::string& folder, const Campaign& campaign, co
   return work(*ledger, toy, toy_worker(children));
 }
 
-/// What a ledger holds, as bytes; its findings, and the ranges that are missing.
+/// A ledger's contents, as bytes; its findings, and the ranges that are missing.
 struct Collected {
   std::string body;
   std::vector<std::string> findings;  // "run.crash seed 7 case 3"
@@ -227,7 +227,7 @@ inline std::string read(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
 }
-/// As if nobody had touched it for so long.
+/// Makes a claim as old as if nobody had touched it for so long.
 inline void age(const std::string& path, double seconds) {
   namespace fs = std::filesystem;
   fs::last_write_time(path, fs::file_time_type::clock::now() -

@@ -231,7 +231,7 @@ TEST(Runner, AnotherHistoryBeginsInTheSameMemory) {
   EXPECT_EQ(runs.step({.order = PageOrder::kReversed, .prefix_lens = {5, 4}}).to_string(), "ok");
 }
 
-/// What the last of these histories, of one step each, leaves in the outputs.
+/// The outputs that the last of these histories, of one step each, leaves.
 std::vector<float> outputs_of(const Backend& backend, const ModelConfig& model,
                               const StepShape& shape, const std::vector<uint64_t>& histories) {
   std::vector<float> outputs;

@@ -1,4 +1,4 @@
-"""What the tests of drivers share: a page's commands, a campaign with a planted fault, the death of its workers, and its verdict.
+"""The tests of drivers share this: a page's commands, a campaign with a planted fault, the death of its workers, and its verdict.
 
 A driver is whatever starts workers. It has a test here, NAME_test.py PROGRAM, and a page in docs/campaigns. The test runs
 the page's commands: a block "```bash TITLE" is one, and the block "settings" gives the variables that they have.
@@ -79,7 +79,7 @@ class Campaign(unittest.TestCase):
         return code, (self.folder / "stdout").read_text("utf-8", "surrogateescape")
 
     def said(self):
-        """What the last script said, for messages of failed assertions."""
+        """The last script's words, for messages of failed assertions."""
         return (self.folder / "stderr").read_text("utf-8", "surrogateescape")[-4000:]
 
     def wait_for(self, condition, what, seconds=120):

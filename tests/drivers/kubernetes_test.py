@@ -39,7 +39,7 @@ def fields(value, path=""):
 
 
 def wrong_fields(manifest, known):
-    """What is not as the table says."""
+    """The fields that are not as the table says."""
     kind = manifest.get("kind")
     if VERSIONS.get(kind) != manifest.get("apiVersion"):
         yield f"{kind} of {manifest.get('apiVersion')}"
@@ -59,7 +59,7 @@ def wrong_fields(manifest, known):
 
 
 def wrong_job(claim, job):
-    """What the fields ask of each other."""
+    """The rules that bind fields to each other."""
     spec = job["spec"]
     pod = spec["template"]["spec"]
     if "ReadWriteMany" not in claim["spec"]["accessModes"]:

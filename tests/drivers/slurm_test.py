@@ -81,7 +81,7 @@ class Cluster:
         return f"the node is {state or 'unknown'} after a minute: {self._logs()}"
 
     def ask(self, *command):
-        """What a command of Slurm prints."""
+        """The text that a command of Slurm prints."""
         return subprocess.run(command, env=self.env(), capture_output=True, text=True, timeout=60).stdout.strip()
 
     def env(self):

@@ -3,6 +3,7 @@
 // a kernel's arithmetic, or what is generated, is changed on purpose, and then the change says so.
 #include <gtest/gtest.h>
 
+#include "core/fnv.h"
 #include "fuzz/call/attention_scene.h"
 #include "fuzz/fuzz.h"
 
@@ -11,15 +12,12 @@ namespace {
 
 constexpr uint64_t kDigest = 0x26dc7f57c5b34404;  // of cases 0..149 of seed 1
 
-/// FNV-1a.
 uint64_t mix(uint64_t h, const void* data, size_t size) {
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  for (size_t i = 0; i < size; ++i) h = (h ^ bytes[i]) * 0x100000001b3u;
-  return h;
+  return fnv1a({static_cast<const char*>(data), size}, h);
 }
 
 uint64_t digest(std::string_view isa) {
-  uint64_t h = 0xcbf29ce484222325u;
+  uint64_t h = kFnvStart;
   for (uint64_t number = 0; number < 150; ++number) {
     const Case x = fuzz_case(1, number);
     if (x.as<AttentionCase>() == nullptr) continue;

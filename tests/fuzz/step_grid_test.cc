@@ -351,7 +351,7 @@ StepGridResult run_all(const char* grid, const char* backend, const CaseRange& r
       [](size_t, size_t) {}, stop, range);
 }
 
-/// What a step computes with depends on its number alone, and what fails leaves nothing behind.
+/// A step computes with what its number gives, and a failing one leaves nothing behind.
 TEST(StepGrid, FindingsAreTheSameInRangesOfAnyCut) {
   struct {
     const char *grid, *backend, *fault;

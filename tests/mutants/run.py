@@ -112,7 +112,7 @@ class Copy:
             raise Trouble("does not build:\n" + done.stdout[-3000:])
 
     def first_failure(self, programs):
-        """What the first failing program says failed, or None."""
+        """The failure that the first failing program tells, or None."""
         for program in programs:
             self.build(program)
             try:

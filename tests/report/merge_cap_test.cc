@@ -17,7 +17,7 @@ std::string json_of(const Report& r) {
   return render(r, options);
 }
 
-/// As another program reads it.
+/// Reads a report as another program does.
 Report read_again(const Report& r) {
   Report read;
   EXPECT_EQ(parse_report(json_of(r), "r.json", &read).to_string(), "ok");

@@ -2,31 +2,34 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
 namespace shadowgraph {
 namespace {
 
-TEST(Parts, AreReadAsTheyAreWritten) {
-  for (const char* text : {"1/1", "2/4", "1,3/4", "1,2,3/3", "1000000/1000000"}) {
-    const auto set = parse_shards(text);
+/// parse(text) has a value, which writes the text again; or it has none.
+template <class Parse>
+void expect_read(const Parse& parse, std::initializer_list<const char*> parts,
+                 std::initializer_list<const char*> others) {
+  for (const char* text : parts) {
+    const auto set = parse(text);
     ASSERT_TRUE(set.has_value()) << text;
     EXPECT_EQ(set->to_string(), text);
   }
-  for (const char* text :
-       {"", "/", "1", "0/2", "3/2", "1/0", "01/2", "1/2/3", "1 /2", "+1/2", "2,1/3", "1,1/3",
-        "1,/3", ",1/3", "1/1000001", "-1/2", "1/99999999999999999999"})
-    EXPECT_FALSE(parse_shards(text).has_value()) << text;
-  for (const char* text : {"0-0", "512-767", "0-511,513-700", "0-18446744073709551615"}) {
-    const auto set = parse_ranges(text);
-    ASSERT_TRUE(set.has_value()) << text;
-    EXPECT_EQ(set->to_string(), text);
-  }
-  for (const char* text :
-       {"", "-", "5", "5-", "-5", "5-4", "01-2", "1-2-3", "1 -2", "0-1,2-3", "0-1,1-3", "4-5,0-1",
-        "5-9,0-0", "0-1,", ",0-1", "0-18446744073709551616", "0-18446744073709551615,0-0"})
-    EXPECT_FALSE(parse_ranges(text).has_value()) << text;
+  for (const char* text : others) EXPECT_FALSE(parse(text).has_value()) << text;
 }
 
-/// What is wrong with such shards or ranges together: files a, b, ...
+TEST(Parts, AreReadAsTheyAreWritten) {
+  expect_read(parse_shards, {"1/1", "2/4", "1,3/4", "1,2,3/3", "1000000/1000000"},
+              {"", "/", "1", "0/2", "3/2", "1/0", "01/2", "1/2/3", "1 /2", "+1/2", "2,1/3", "1,1/3",
+               "1,/3", ",1/3", "1/1000001", "-1/2", "1/99999999999999999999"});
+  expect_read(
+      parse_ranges, {"0-0", "512-767", "0-511,513-700", "0-18446744073709551615"},
+      {"", "-", "5", "5-", "-5", "5-4", "01-2", "1-2-3", "1 -2", "0-1,2-3", "0-1,1-3", "4-5,0-1",
+       "5-9,0-0", "0-1,", ",0-1", "0-18446744073709551616", "0-18446744073709551615,0-0"});
+}
+
+/// The findings of such shards or ranges together: files a, b, ...
 std::string together(const std::vector<std::string>& texts, bool complete = false) {
   Parts parts;
   Status status;

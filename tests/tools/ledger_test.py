@@ -35,7 +35,7 @@ class Folder(unittest.TestCase):
         )
 
     def work(self, *args, ledger=None, expect=CLEAN, **more):
-        """What a worker says."""
+        """The report that a worker prints."""
         done = subprocess.run(
             self.arguments("--format", "json", *args, ledger=ledger), stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=600, **more

@@ -156,7 +156,7 @@ class Formats(Folder):
 
 
 class Joining(Folder):
-    """What tests of joined reports share."""
+    """Tests of joined reports share this."""
 
     def report(self, *args):
         code, out, err = run(*args, "--format", "json")
@@ -311,7 +311,7 @@ class Ledgers(Joining):
             self.assertEqual(got, want, key)
         self.assertEqual(merged["summary"]["cases"] + merged["summary"]["skipped"], 12)
         self.assertNotIn("range", merged)
-        # Of each law the first failing cases.
+        # The first failing cases of each law.
         self.assertEqual(merged["summary"]["findings"], len(merged["findings"]))
 
     def test_of_each_law_the_first_cases_are_listed(self):

@@ -1,6 +1,5 @@
-// What a worker asks the process that has the ledger, and what that one answers: one message each.
-// The worker waits for the answer, so that a message needs no number. Tested by
-// tests/campaign/remote_test.cc.
+// A worker asks the process that has the ledger, and that one answers: one message each. The worker
+// waits for the answer, so that a message needs no number. Tested by tests/campaign/remote_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace shadowgraph {
 
-/// What a message is: a question, and an answer to it.
+/// The kind of a message, with the numbers and bytes of a question, and of the answer to it.
 ///   kCampaign   -> run.json's text
 ///   kCaseFile   its path -> a status and the text, as unpacked_texts
 ///   kClaim      -> the claim's range, deaths, and pairs of deaths_alone, or none; a status
@@ -21,7 +20,7 @@ namespace shadowgraph {
 ///   kPublish    range; a packed result -> a status
 ///   kState      -> done, ranges
 ///   kBye        asked until the answer is not kWait
-enum class Word : uint64_t {
+enum class MessageKind : uint64_t {
   kCampaign,
   kCaseFile,
   kClaim,
@@ -34,11 +33,11 @@ enum class Word : uint64_t {
   kFinalize,  // to kBye: nobody was lost, end together
   kLeave,     // to kBye: somebody was lost, end alone
   kClosed,    // to any other: there is no ledger, or no longer
-  kEnd        // behind the last word
+  kEnd        // behind the last kind
 };
 
 struct Message {
-  Word word = Word::kEnd;
+  MessageKind kind = MessageKind::kEnd;
   std::vector<uint64_t> numbers = {};
   std::string bytes = {};
 };

@@ -42,45 +42,46 @@ Server::Server(int workers, double stale_seconds, double now)
 Message Server::answer(int worker, const Message& request, double now) {
   Worker& w = workers_[static_cast<size_t>(worker) - 1];
   w.heard = now;
-  w.bye = request.word == Word::kBye;
-  if (w.bye) return {.word = end_of(&w, now)};
-  return queue_ == nullptr ? Message{.word = Word::kClosed} : answer_of_queue(request);
+  w.bye = request.kind == MessageKind::kBye;
+  if (w.bye) return {.kind = end_of(&w, now)};
+  return queue_ == nullptr ? Message{.kind = MessageKind::kClosed} : answer_of_queue(request);
 }
 
-Word Server::end_of(Worker* worker, double now) {
-  if (!closed_ || !is_over(now)) return Word::kWait;
-  if (end_ == Word::kWait)
-    end_ = std::ranges::all_of(workers_, &Worker::bye) ? Word::kFinalize : Word::kLeave;
+MessageKind Server::end_of(Worker* worker, double now) {
+  if (!closed_ || !is_over(now)) return MessageKind::kWait;
+  if (end_ == MessageKind::kWait)
+    end_ =
+        std::ranges::all_of(workers_, &Worker::bye) ? MessageKind::kFinalize : MessageKind::kLeave;
   worker->told = true;
   return end_;
 }
 
 Message Server::answer_of_queue(const Message& request) {
-  Message answer{.word = request.word};
+  Message answer{.kind = request.kind};
   std::vector<uint64_t> n = request.numbers;
   n.resize(3);
-  if (request.word == Word::kCampaign) {
+  if (request.kind == MessageKind::kCampaign) {
     answer.bytes = to_json(queue_->campaign());
-  } else if (request.word == Word::kCaseFile) {
+  } else if (request.kind == MessageKind::kCaseFile) {
     std::string text;
     const std::string status = packed(queue_->case_file(request.bytes, &text));
     const std::string texts[] = {status, text};
     answer.bytes = packed(texts);
-  } else if (request.word == Word::kClaim) {
+  } else if (request.kind == MessageKind::kClaim) {
     std::optional<Claim> claim;
     answer.bytes = packed(queue_->claim(&claim));
     if (claim) answer.numbers = numbers_of(*claim);
-  } else if (request.word == Word::kBeat) {
+  } else if (request.kind == MessageKind::kBeat) {
     queue_->beat(n[0], n[1], n[2] != 0);
-  } else if (request.word == Word::kRelease) {
+  } else if (request.kind == MessageKind::kRelease) {
     queue_->release(n[0]);
-  } else if (request.word == Word::kPublish) {
+  } else if (request.kind == MessageKind::kPublish) {
     answer.bytes = packed(queue_->publish(n[0], unpacked(request.bytes)));
-  } else if (request.word == Word::kState) {
+  } else if (request.kind == MessageKind::kState) {
     const QueueState state = queue_->state();
     answer.numbers = {state.done, state.ranges};
   } else {
-    answer.word = Word::kClosed;
+    answer.kind = MessageKind::kClosed;
   }
   return answer;
 }

@@ -28,7 +28,7 @@ class Server {
   /// And has been told how to end, or is silent.
   bool is_left(double now) const;
   /// Nobody was lost; to be asked when everybody has left.
-  bool ends_together() const { return end_ == Word::kFinalize; }
+  bool ends_together() const { return end_ == MessageKind::kFinalize; }
 
  private:
   struct Worker {
@@ -38,14 +38,14 @@ class Server {
   bool is_silent(const Worker& worker, double now) const {
     return now - worker.heard > stale_seconds_;
   }
-  Word end_of(Worker* worker, double now);
+  MessageKind end_of(Worker* worker, double now);
   Message answer_of_queue(const Message& request);
 
   std::vector<Worker> workers_;
   const double stale_seconds_;
   Queue* queue_ = nullptr;
   bool closed_ = false;
-  Word end_ = Word::kWait;  // the same for all
+  MessageKind end_ = MessageKind::kWait;  // the same for all
 };
 
 /// Answers what arrives until every worker is done or lost.

@@ -23,7 +23,7 @@ struct LayerPlace {
   Stream& stream;
   Rng& rng;  // dense layers draw from it in turn
 
-  /// What another layer draws from in the history with that number.
+  /// The stream that another layer draws from in the history with that number.
   Rng rng_of(uint64_t history) const { return Rng::stream(options.seed + history, 1 + kind); }
 };
 

@@ -99,7 +99,7 @@ class PartRun {
           f.reproduce = again;
           result.findings.add(std::move(f));
         }
-        // What a failing step leaves in pools and graphs is no fault of the next one.
+        // The next step is not blamed for what a failing one leaves in pools and graphs.
         session->add_counts(&result);
         session.reset();
       }
