@@ -49,7 +49,6 @@ class Mutant:
     file: str
     line: int
     function: str
-    text: str  # its line
     slip: Slip
 
     @property
@@ -74,11 +73,24 @@ def either(was, becomes, counts):
 
 
 def stripped(kind):
-    """A type without what does not matter to an argument."""
+    """A type without what does not matter to an argument: that it is a reference, or const itself."""
     kind = kind.get_canonical()
     if kind.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
         kind = kind.get_pointee().get_canonical()
-    return re.sub(r"\bconst ", "", kind.spelling)
+    return kind.spelling.removeprefix("const ") if kind.kind != TypeKind.POINTER else kind.spelling
+
+
+def is_object(cursor):
+    """An object that has an address. One that is copied instead, or a temporary that lives longer, would be another program
+    even while the slip is off."""
+    while cursor.kind in (Kind.UNEXPOSED_EXPR, Kind.PAREN_EXPR):
+        children = list(cursor.get_children())
+        if len(children) != 1:
+            return False
+        cursor = children[0]
+    if cursor.kind == Kind.CALL_EXPR and cursor.referenced is not None:
+        return cursor.referenced.result_type.kind == TypeKind.LVALUEREFERENCE
+    return cursor.kind in (Kind.DECL_REF_EXPR, Kind.MEMBER_REF_EXPR, Kind.ARRAY_SUBSCRIPT_EXPR)
 
 
 class Reader:
@@ -278,7 +290,10 @@ class Body:
                 a, b = self.reader.text(one), self.reader.text(other)
                 if a == b or a[:1] in '{["' or b[:1] in '{["' or stripped(one.type) != stripped(other.type):
                     continue
-                counts = is_pure(a, b) and one.type.get_canonical().kind in NUMBERS
+                is_number = one.type.get_canonical().kind in NUMBERS
+                if is_object(one) != is_object(other) and not is_number:
+                    continue
+                counts = is_pure(a, b) and is_number
                 edits = [(*spans[i], either(a, b, counts)), (*spans[j], either(b, a, counts))]
                 was = self.reader.between(spans[i][0], spans[j][1])
                 middle = self.reader.between(spans[i][1], spans[j][0])
@@ -384,8 +399,8 @@ def mutants(root, rooms):
         reader.read(unit)
     every = []
     for file in sorted(reader.found):
-        room, lines = reader.room_of(file), reader.sources[file].decode().split("\n")
+        room = reader.room_of(file)
         for operator, line, function, edits, was, becomes, counts in sorted(reader.found[file].values(), key=lambda x: (x[3], x[5])):
             identity = f"{room}.{operator}"
-            every.append(Mutant(identity, file, line, function, lines[line - 1].strip(), Slip(operator, edits, was, becomes, counts)))
+            every.append(Mutant(identity, file, line, function, Slip(operator, edits, was, becomes, counts)))
     return every

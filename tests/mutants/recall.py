@@ -128,6 +128,10 @@ class Hunt:
 
     def run(self, jobs):
         self.left = len(set(self.ledger().undone()) & set(self.numbers))
+        if self.left:
+            clean = Fuzzer(self.program, min(10, self.args.seconds), self.stop).hunt(0, None)
+            if clean.found or clean.ran:
+                raise Trouble(f"without any mutant the program finds {clean.found}")
         threads = [threading.Thread(target=self.guarded) for _ in range(jobs if self.left else 0)]
         for thread in threads:
             thread.start()

@@ -56,9 +56,10 @@ if "--digest" in sys.argv:
 with open({log!r}, "a") as log: log.write(f"{{number}} {{backend}}\\n")
 signal.signal(signal.SIGINT, lambda *_: finish([]))
 def finish(found):
-    with open(os.environ["SHADOWGRAPH_MUTANT_RAN"], "w") as ran: ran.write("0 0" if number == 6 else "1 0" if number == 7 else "1 1")
+    with open(os.environ["SHADOWGRAPH_MUTANT_RAN"], "w") as ran: ran.write("0 0" if number in (0, 6) else "1 0" if number == 7 else "1 1")
     print(json.dumps({{"findings": [{{"id": law}} for law in found]}}))
     sys.exit(bool(found))
+if number == 0: finish(["num.bits"] if {unclean!r} else [])
 if number == 1: finish(["table.slot"])
 if number == 2 and backend == "triton": finish(["num.bits"])
 if number == 3: os.abort()
@@ -185,14 +186,17 @@ class Hunt(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.log = self.folder / "log"
-        program = self.folder / "shadowgraph"
-        program.write_text(PROGRAM.format(python=sys.executable, log=str(self.log)))
-        program.chmod(0o755)
+        self.write_program()
         most, fuzzer.MOST_BYTES = fuzzer.MOST_BYTES, 128 << 20
         self.addCleanup(setattr, fuzzer, "MOST_BYTES", most)
-        mutants = [{"id": f"backends.bound.{n}", "switch": n, "file": "src/backends/lists/triton.cc", "line": n, "function": "f", "text": "",
+        mutants = [{"id": f"backends.bound.{n}", "switch": n, "file": "src/backends/lists/triton.cc", "line": n, "function": "f",
                     "slip": f"slip {n}", "was": "a", "becomes": str(n), "counts": True} for n in range(1, 11)]  # fmt: skip
         (self.folder / "plan.json").write_text(json.dumps({"seed": 1, "mutants": mutants}))
+
+    def write_program(self, unclean=False):
+        program = self.folder / "shadowgraph"
+        program.write_text(PROGRAM.format(python=sys.executable, log=str(self.log), unclean=unclean))
+        program.chmod(0o755)
 
     def hunt(self, **options):
         args = types.SimpleNamespace(folder=self.folder, seconds=0.2, only=None, stale_seconds=60, **options)
@@ -200,7 +204,7 @@ class Hunt(unittest.TestCase):
         return hunt
 
     def tried(self):
-        return self.log.read_text().splitlines() if self.log.exists() else []
+        return [line for line in self.log.read_text().splitlines() if line != "0 "]
 
     def test_each_mutant_has_its_verdict(self):
         hunt = self.hunt()
@@ -220,6 +224,12 @@ class Hunt(unittest.TestCase):
         self.assertEqual(len([line for line in self.tried() if line in ("1 ", "5 ")]), 2)
         self.assertEqual(len(list(again.rows())), 10)
         self.assertEqual(list(self.folder.glob("ledger/seg/*/claim/[0-9]*")), [])
+
+    def test_a_program_that_is_not_clean_without_a_mutant_is_refused(self):
+        self.write_program(unclean=True)
+        with self.assertRaisesRegex(recall.Trouble, "without any mutant the program finds num.bits"):
+            self.hunt().run(1)
+        self.assertEqual(self.tried(), [])
 
     def test_an_interrupt_gives_back_what_was_begun(self):
         hunt = self.hunt()

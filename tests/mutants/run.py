@@ -72,7 +72,8 @@ def copy_repository(to, instead=None):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
     for path in [p for p in to.rglob("*") if p.is_file()]:
-        if path.relative_to(to).as_posix() not in set(names):
+        name = path.relative_to(to).as_posix()
+        if name not in set(names) and not name.startswith("build/"):
             path.unlink()
     return tree.hexdigest()
 
