@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,6 +39,12 @@ class Contents {
     OwnerId request = 0;
     int32_t position = 0;  // from -1 downwards: of the encoder
     bool operator==(const Held& o) const { return chain == o.chain; }
+  };
+  /// Part of a finding's Where.
+  struct Place {
+    const char* field;
+    int64_t row;
+    std::optional<int64_t> col = {};
   };
   struct Space {
     std::vector<Held> slots;
@@ -87,14 +94,16 @@ class Contents {
   void judge_reads(const PoolState& pools, const Step& step);
   void judge_row(const PoolState& pools, const Step& step, size_t row);
   void judge_state(const Step& step, size_t row, const PoolRequest& r);
+  void judge_accepted(const PoolState& pools, const PoolRequest& r);
   void judge_branches(const PoolState& pools, const Step& step, int64_t row);
-  void expect(const Space& space, int64_t slot, const Held& want, const Where& where);
-  void expect_key(const PoolState& pools, int64_t slot, const Held& want, const Where& where,
+  void expect(const Space& space, int64_t slot, const Held& want, const Place& place);
+  void expect_key(const PoolState& pools, int64_t slot, const Held& want, const Place& place,
                   bool in_window);
   void copy(const PoolState& pools, const Step& step);
   void move_states(const Step& step);
   void write(const PoolState& pools, const Step& step);
-  void write_slot(int64_t slot, const PoolState& pools, const Held& what, const Where& where);
+  void write_slot(int64_t slot, const PoolState& pools, const Held& what, const Place& place);
+  void judge_write(int64_t slot, const Place& place);
   void play_states(const Step& step);
   void find_final(const PoolState& pools);
   std::string name(const Held& held) const;

@@ -147,18 +147,19 @@ void Contents::judge_inputs(const Step& step) {
   }
 }
 
-void Contents::expect(const Space& space, int64_t slot, const Held& want, const Where& where) {
+void Contents::expect(const Space& space, int64_t slot, const Held& want, const Place& place) {
   const Held& held = space.slots[static_cast<size_t>(slot)];
   if (held.chain != want.chain)
-    fail("life.read", where, name(want), name(held) + " in slot " + std::to_string(slot));
+    fail("life.read", at(place.field, place.row, place.col), name(want),
+         name(held) + " in slot " + std::to_string(slot));
 }
 
 /// In the full pool, and if it may be seen there in the window pool.
 void Contents::expect_key(const PoolState& pools, int64_t slot, const Held& want,
-                          const Where& where, bool in_window) {
-  expect(full_, slot, want, where);
+                          const Place& place, bool in_window) {
+  expect(full_, slot, want, place);
   if (in_window && !pools.full_to_swa.empty())
-    expect(window_, pools.full_to_swa[static_cast<size_t>(slot)], want, where);
+    expect(window_, pools.full_to_swa[static_cast<size_t>(slot)], want, place);
 }
 
 void Contents::judge_reads(const PoolState& pools, const Step& step) {
@@ -173,8 +174,9 @@ void Contents::judge_row(const PoolState& pools, const Step& step, size_t row) {
   judged("life.read", std::ssize(prefix));
   for (size_t p = 0; p < prefix.size(); ++p) {
     expect_key(pools, text[p], {prefix[p], r.id, static_cast<int32_t>(p)},
-               at("text", r.id, static_cast<int64_t>(p)), p >= seen);
+               {"text", r.id, static_cast<int64_t>(p)}, p >= seen);
   }
+  judge_accepted(pools, r);
   if (step.mode == ForwardMode::kDraftDecode)
     judge_branches(pools, step, static_cast<int64_t>(row));
   judge_state(step, row, r);
@@ -183,7 +185,17 @@ void Contents::judge_row(const PoolState& pools, const Step& step, size_t row) {
   append_encoder(r.id, r.encoder_len, &encoder);
   for (size_t p = 0; p < encoder.size(); ++p)
     expect(full_, pools.row(r)[p], {encoder[p], r.id, -1 - static_cast<int32_t>(p)},
-           at("encoder", r.id, static_cast<int64_t>(p)));
+           {"encoder", r.id, static_cast<int64_t>(p)});
+}
+
+/// What a verify stored and the target accepted lies where its position is, as soon as the draft
+/// catches up: the draft stores in a pool of its own.
+void Contents::judge_accepted(const PoolState& pools, const PoolRequest& r) {
+  Text& t = texts_[r.id];
+  const auto text = pools.text(r);
+  for (int32_t p = t.stored; p < t.stored + std::ssize(t.accepted); ++p)
+    expect_key(pools, text[static_cast<size_t>(p)], {t.chain(r.id, p + 1), r.id, p},
+               {"text", r.id, p}, true);
 }
 
 /// A branch reads its tokens of the steps before; in pages of its own, the prefix's tail, too.
@@ -198,15 +210,15 @@ void Contents::judge_branches(const PoolState& pools, const Step& step, int64_t 
   for (size_t k = 0; k < topk; ++k) {
     const int64_t slot = one.out_cache_loc[k * steps];
     const int32_t tail = paged ? of.stored % config_.page_size : 0;
-    const Where where = at("branch", row, static_cast<int64_t>(k));
+    const Place place{"branch", row, static_cast<int64_t>(k)};
     for (int32_t t = 1; t <= tail; ++t)
       expect_key(pools, slot - t,
-                 {prefix[static_cast<size_t>(of.stored - t)], of.request, of.stored - t}, where,
+                 {prefix[static_cast<size_t>(of.stored - t)], of.request, of.stored - t}, place,
                  false);
     for (int32_t j = 0; j < step.draft_step; ++j) {
       const size_t n = k * steps + static_cast<size_t>(j);
       expect_key(pools, one.out_cache_loc[n],
-                 {step.chains.fresh[first + n], of.request, of.stored + j}, where, true);
+                 {step.chains.fresh[first + n], of.request, of.stored + j}, place, true);
     }
   }
 }
@@ -219,7 +231,7 @@ void Contents::judge_state(const Step& step, size_t row, const PoolRequest& r) {
   judged("life.read");
   const int32_t tokens = t.stored + static_cast<int32_t>(t.accepted.size());
   expect(states_, r.state_slot, {t.chain(r.id, tokens), r.id, tokens - 1},
-         at("state", static_cast<int64_t>(row)));
+         {"state", static_cast<int64_t>(row)});
 }
 
 }  // namespace shadowgraph

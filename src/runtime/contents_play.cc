@@ -11,22 +11,28 @@ void Contents::find_final(const PoolState& pools) {
   final_.assign(full_.slots.size(), false);
   for (const CachedSlot& c : pools.cached) final_[static_cast<size_t>(c.slot)] = true;
   for (const PoolRequest& r : pools.requests) {
+    const size_t encoded = r.kv_len > 0 ? static_cast<size_t>(r.encoder_len) : 0;
+    for (const int32_t slot : pools.row(r).first(encoded)) final_[static_cast<size_t>(slot)] = true;
     const auto stored = pools.text(r).first(static_cast<size_t>(r.kv_len));
     for (const int32_t slot : stored) final_[static_cast<size_t>(slot)] = true;
   }
 }
 
+void Contents::judge_write(int64_t slot, const Place& place) {
+  judged("life.write");
+  if (final_[static_cast<size_t>(slot)])
+    fail("life.write", at(place.field, place.row, place.col), "a slot that nothing else needs",
+         "slot " + std::to_string(slot) + ", which keeps " +
+             name(full_.slots[static_cast<size_t>(slot)]));
+}
+
 /// In the full pool, and where the slot has one in the window pool.
 void Contents::write_slot(int64_t slot, const PoolState& pools, const Held& what,
-                          const Where& where) {
-  judged("life.write");
-  const auto s = static_cast<size_t>(slot);
-  if (final_[s])
-    fail("life.write", where, "a slot that nothing else needs",
-         "slot " + std::to_string(slot) + ", which keeps " + name(full_.slots[s]));
-  full_.slots[s] = what;
+                          const Place& place) {
+  judge_write(slot, place);
+  full_.slots[static_cast<size_t>(slot)] = what;
   if (pools.full_to_swa.empty()) return;
-  const int64_t window = pools.full_to_swa[s];
+  const int64_t window = pools.full_to_swa[static_cast<size_t>(slot)];
   if (window > 0) window_.slots[static_cast<size_t>(window)] = what;
 }
 
@@ -34,7 +40,7 @@ void Contents::copy(const PoolState& pools, const Step& step) {
   for (size_t n = 0; n < step.copies.size(); ++n) {
     const SlotCopy& c = step.copies[n];
     write_slot(c.to, pools, Held(full_.slots[static_cast<size_t>(c.from)]),
-               at("copies", static_cast<int64_t>(n)));
+               {"copies", static_cast<int64_t>(n)});
   }
 }
 
@@ -49,10 +55,15 @@ void Contents::write(const PoolState& pools, const Step& step) {
     for (size_t t = 0; t < one.out_cache_loc.size(); ++t, ++n) {
       const auto in_branch = static_cast<int32_t>(t) % std::max(1, step.draft.num_steps);
       if (drafts && in_branch != step.draft_step) continue;
+      const Place place{"out_cache_loc", i, static_cast<int64_t>(t)};
+      if (is_draft_extend(step.mode, DraftExtendV2::kIncluded)) {
+        judge_write(step.out_cache_loc[n], place);
+        continue;
+      }
       const int32_t position =
           drafts ? row.stored + in_branch : static_cast<int32_t>(one.positions[t]);
       write_slot(step.out_cache_loc[n], pools, {step.chains.fresh[n], row.request, position},
-                 at("out_cache_loc", i, static_cast<int64_t>(t)));
+                 place);
     }
     const PoolRequest& r = *pools.find(row.request);
     if (config_.flight > 0)
@@ -62,7 +73,7 @@ void Contents::write(const PoolState& pools, const Step& step) {
     append_encoder(r.id, r.encoder_len, &encoder);
     for (size_t p = 0; p < encoder.size(); ++p)
       write_slot(pools.row(r)[p], pools, {encoder[p], r.id, -1 - static_cast<int32_t>(p)},
-                 at("encoder_out_cache_loc", i, static_cast<int64_t>(p)));
+                 {"encoder_out_cache_loc", i, static_cast<int64_t>(p)});
   }
   std::ranges::sort(last_.pages);
 }

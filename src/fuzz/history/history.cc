@@ -89,7 +89,7 @@ void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vect
   SchedulerParts parts(runtime);
   if (tap != nullptr) tap->parts(runtime, parts);
   Scheduler scheduler(runtime, std::move(parts));
-  Contents contents(runtime);
+  Contents contents(h.runtime);
   for (int32_t i = 0; i < h.steps && result.findings.ok(); ++i) {
     Step step = scheduler.next(choices);
     if (h.items && step.mode == ForwardMode::kExtend) choose_items(choices, &step);
