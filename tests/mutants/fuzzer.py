@@ -14,7 +14,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MOST_BYTES = 4 << 30  # of a run: a slip in a size takes all there is
 GRACE_TIMES, GRACE_SECONDS = 2, 1  # its time again, to shrink what was found and to end
-DIGESTED_CASES = 300
+HISTORIES = 400  # that are run with and without a mutant that nothing found
 TIMES_WAITING = 40  # of its processor time: then it waits for something
 
 
@@ -27,7 +27,7 @@ class Run:
     found: str  # the law, or how it ended; empty: nothing
     seconds: float  # processor time
     ran: bool  # the mutant's place was run
-    differs: bool  # and gave another value
+    acted: bool  # and something else came of it there
 
 
 def seconds_of(pid):
@@ -38,11 +38,10 @@ def seconds_of(pid):
 
 class Fuzzer:
     def __init__(self, program, seconds, stop):
-        self.program, self.seconds, self.stop, self.clean = program, seconds, stop, {}
+        self.program, self.seconds, self.stop = program, seconds, stop
 
-    def run(self, switch, backend, *options):
-        """(Run, exit code, output) of the fuzzer, with the mutant on: 0 is none."""
-        command = [self.program, "fuzz", "--seed", "1", "--threads", "1", *options, *(["--backend", backend] if backend else [])]
+    def run(self, command, switch):
+        """(Run, exit code, output) with the mutant on: 0 is none."""
         with tempfile.TemporaryDirectory() as folder:
             ran = pathlib.Path(folder) / "ran"
             environment = {**os.environ, "SHADOWGRAPH_MUTANT": str(switch), "SHADOWGRAPH_MUTANT_RAN": str(ran),
@@ -57,24 +56,21 @@ class Fuzzer:
                         child.wait()
                 out.seek(0)
                 text = out.read()
-            acted = ran.read_text().split() if ran.is_file() else ["1", "1"]  # it died
-        return Run(ended, seconds, acted[0] == "1", acted[1] == "1"), child.returncode, text
+            said = ran.read_text().split() if ran.is_file() else ["1", "1"]  # it died
+        return Run(ended, seconds, said[0] == "1", said[1] == "1"), child.returncode, text
 
     def hunt(self, switch, backend):
-        run, code, text = self.run(switch, backend, "--seconds", "1000000", "--max-findings", "1", "--format", "json", "--quiet")
+        command = [self.program, "fuzz", "--seed", "1", "--threads", "1", "--seconds", "1000000", "--max-findings", "1",
+                   "--format", "json", "--quiet", *(["--backend", backend] if backend else [])]  # fmt: skip
+        run, code, text = self.run(command, switch)
         return dataclasses.replace(run, found=run.found or self.found(code, text))
 
-    def is_inert(self, switch, backend):
-        """Its place was run, and no step or call has another digest. False, too, of a program that prints none."""
-
-        def digest(switch):
-            run, code, text = self.run(switch, backend, "--cases", str(DIGESTED_CASES), "--digest")
-            return run, code == 0 and text
-
-        if backend not in self.clean:
-            self.clean[backend] = digest(0)[1]
-        run, text = digest(switch) if self.clean[backend] else (None, "")
-        return bool(text) and run.ran and text == self.clean[backend]
+    def verdict(self, switch, backend):
+        """Of histories, by what their launches read and their outputs: (inert, missed, ..., what changed)."""
+        command = [self.program.with_name("mutant_verdict"), str(switch), str(HISTORIES), *([backend] if backend else [])]
+        run, code, text = self.run(command, 0)
+        verdict, _, why = text.strip().partition(":")
+        return ("found", run.found or f"exit code {code}") if run.found or code != 0 else (verdict, why.strip())
 
     def watch(self, child):
         """How it had to be ended, if it had, and its processor time."""

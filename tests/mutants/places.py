@@ -34,13 +34,12 @@ EFFECTS = re.compile(r"\+\+|--|(?<![=!<>+*/%&|^-])=(?!=)|[-+*/%&|^]=|\b(?!static
 
 @dataclasses.dataclass(frozen=True)
 class Slip:
-    """Edits are (begin, end, text); the text names the switch SG."""
+    """Edits are (begin, end, text). The text names the switch: ON where values are compared, ACTS where it says that it acts."""
 
     operator: str
     edits: tuple
     was: str
     becomes: str
-    counts: bool = False  # it says whether the value differs; else it counts that it ran
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +68,7 @@ def is_pure(*texts):
 
 def either(was, becomes, counts):
     """The slip where it is switched on, counted where it changes the value."""
-    return f"(SG ? sg_seen(({becomes}), ({was})) : ({was}))" if counts else f"(SG ? ({becomes}) : ({was}))"
+    return f"(ON ? sg_seen(({becomes}), ({was})) : ({was}))" if counts else f"(ACTS ? ({becomes}) : ({was}))"
 
 
 def stripped(kind):
@@ -145,16 +144,16 @@ class Body:
             if child.kind == Kind.COMPOUND_STMT:
                 self.visit(child, self.function)
 
-    def add(self, operator, cursor, edits, was, becomes, counts=False):
-        line = cursor.extent.start.line
-        self.seen.setdefault((tuple(edits), operator), (operator, line, self.function.spelling, tuple(edits), was, becomes, counts))
+    def add(self, operator, cursor, edits, was, becomes):
+        slip = Slip(operator, tuple(edits), was, becomes)
+        self.seen.setdefault((slip.edits, operator), (cursor.extent.start.line, self.function.spelling, slip))
 
     def replace(self, operator, cursor, becomes, counts=None):
         begin, end, was = cursor.extent.start.offset, cursor.extent.end.offset, self.reader.text(cursor)
         if becomes == was:
             return
         counts = is_pure(was, becomes) if counts is None else counts
-        self.add(operator, cursor, [(begin, end, either(was, becomes, counts))], was, becomes, counts)
+        self.add(operator, cursor, [(begin, end, either(was, becomes, counts))], was, becomes)
 
     def visit(self, cursor, parent):
         before = len(self.scope)
@@ -225,7 +224,7 @@ class Body:
         for value in sorted({n + 1, max(0, n - 1), 0, 2 * n} - {n}):
             becomes = f"{value}{match.group(2)}"
             one, other = (f"static_cast<{to.spelling}>({text})" for text in (becomes, was))
-            self.add("constant", cursor, [(begin, end, f"(SG ? {one} : {other})")], was, becomes)
+            self.add("constant", cursor, [(begin, end, f"(ACTS ? {one} : {other})")], was, becomes)
 
     def floating(self, cursor):
         was = self.reader.text(cursor)
@@ -297,7 +296,7 @@ class Body:
                 edits = [(*spans[i], either(a, b, counts)), (*spans[j], either(b, a, counts))]
                 was = self.reader.between(spans[i][0], spans[j][1])
                 middle = self.reader.between(spans[i][1], spans[j][0])
-                self.add("arguments", cursor, edits, was, b + middle + a, counts)
+                self.add("arguments", cursor, edits, was, b + middle + a)
 
     def condition(self, cursor):
         for child in cursor.get_children():
@@ -305,9 +304,9 @@ class Body:
             if re.fullmatch(r"if \(", before):
                 was = self.reader.text(child)
                 if child.kind not in (Kind.DECL_STMT, Kind.VAR_DECL) and ";" not in was:
-                    edit = (child.extent.start.offset, child.extent.end.offset, f"(({was}) ? !SG : SG)")
+                    edit = (child.extent.start.offset, child.extent.end.offset, f"(({was}) ? !ACTS : ACTS)")
                     self.add("condition", child, [edit], f"if ({was})", f"if (!({was}))")
-                    never = (child.extent.start.offset, child.extent.end.offset, f"(({was}) && !SG)")
+                    never = (child.extent.start.offset, child.extent.end.offset, f"(({was}) && !ACTS)")
                     self.add("condition", child, [never], f"if ({was})", "if (false)")
             return
 
@@ -331,7 +330,7 @@ class Body:
             return
         if was.startswith(("assert", "static_assert")):
             return
-        edit = (cursor.extent.start.offset, cursor.extent.end.offset, f"(SG ? void() : void({was}))")
+        edit = (cursor.extent.start.offset, cursor.extent.end.offset, f"(ACTS ? void() : void({was}))")
         self.add("statement", cursor, [edit], was + ";", ";")
 
     def loop(self, cursor):
@@ -339,10 +338,10 @@ class Body:
         if body.kind == Kind.COMPOUND_STMT:
             at = body.extent.end.offset - 1
             head = self.reader.between(cursor.extent.start.offset, body.extent.start.offset)
-            self.add("jump", cursor, [(at, at, "if (SG) break; ")], head + "{ ... }", head + "{ ...; break; }")
+            self.add("jump", cursor, [(at, at, "if (ACTS) break; ")], head + "{ ... }", head + "{ ...; break; }")
 
     def jump(self, cursor, becomes):
-        edit = (cursor.extent.start.offset, cursor.extent.end.offset, f"if (SG) {becomes}; else continue")
+        edit = (cursor.extent.start.offset, cursor.extent.end.offset, f"if (ACTS) {becomes}; else continue")
         self.add("jump", cursor, [edit], "continue;", f"{becomes};")
 
     def name(self, cursor, parent):
@@ -399,8 +398,6 @@ def mutants(root, rooms):
         reader.read(unit)
     every = []
     for file in sorted(reader.found):
-        room = reader.room_of(file)
-        for operator, line, function, edits, was, becomes, counts in sorted(reader.found[file].values(), key=lambda x: (x[3], x[5])):
-            identity = f"{room}.{operator}"
-            every.append(Mutant(identity, file, line, function, Slip(operator, edits, was, becomes, counts)))
+        for line, function, slip in sorted(reader.found[file].values(), key=lambda x: (x[2].edits, x[2].becomes)):
+            every.append(Mutant(f"{reader.room_of(file)}.{slip.operator}", file, line, function, slip))
     return every

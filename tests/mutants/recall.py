@@ -74,23 +74,23 @@ class Equivalent:
         return self.reasons.get(self.key(mutant))
 
 
-def judge(fuzzer, mutant):
+def judge(fuzzer, mutant, aims):
     """(verdict, by or why, seconds): found by the plain hunt, else by one that is aimed; else what the runs say of it."""
     runs = {}
-    for backend in (None, *aims_of(mutant["file"])):
+    for backend in (None, *aims_of(mutant["file"])[:aims]):
         run = fuzzer.hunt(mutant["switch"], backend)
         if run.found:
             how = f"aimed at {backend}" if backend else "plain"
             return "found", f"{how}: {run.found}", run.seconds
         runs[backend] = run
     seconds = sum(run.seconds for run in runs.values())
-    if not any(run.ran for run in runs.values()):
-        return "never acted", "its place was never run", seconds
-    if mutant["counts"] and not any(run.differs for run in runs.values()):
-        return "never acted", "its place was run, and never gave another value", seconds
-    if all(fuzzer.is_inert(mutant["switch"], backend) for backend, run in runs.items() if run.ran):
-        return "inert", "its place was run, and no digest is another", seconds
-    return "missed", mutant["slip"], seconds
+    if not any(run.acted for run in runs.values()):
+        ran = any(run.ran for run in runs.values())
+        return "never acted", "its place was run, and never gave another value" if ran else "its place was never run", seconds
+    said = dict(fuzzer.verdict(mutant["switch"], backend) for backend in runs if backend != "kernels")
+    if "inert" in said and not {"missed", "found"} & {*said}:
+        return "inert", "it acted, and nothing that anything reads was changed", seconds
+    return "missed", mutant["slip"] + (f" ({said['missed']})" if "missed" in said else ""), seconds
 
 
 class Hunt:
@@ -105,8 +105,9 @@ class Hunt:
 
     def ledger(self):
         text = json.dumps(self.plan, sort_keys=True).encode()
-        options = {"verb": "recall", "version": VERSION, "mutants": hashlib.sha256(text).hexdigest(), "seconds": str(self.args.seconds)}
-        return Ledger(self.args.folder / "ledger", {
+        options = {"verb": "recall", "version": VERSION, "mutants": hashlib.sha256(text).hexdigest(), "seconds": str(self.args.seconds),
+                   "aims": str(self.args.aims)}  # fmt: skip
+        return Ledger(self.args.ledger or self.args.folder / "ledger", {
             "options": options, "cases": len(self.mutants), "range": 1, "most_of_a_law": 0,
             "stale_seconds": self.args.stale_seconds, "case_seconds": 600, "corpus": [],
         })  # fmt: skip
@@ -117,7 +118,7 @@ class Hunt:
         with contextlib.closing(ledger.claims(lambda number: number in wanted and not self.stop.is_set())) as numbers:
             for number in numbers:
                 mutant = self.mutants[number]
-                verdict, why, seconds = judge(fuzzer, mutant)
+                verdict, why, seconds = judge(fuzzer, mutant, self.args.aims)
                 reproduce = f"SHADOWGRAPH_MUTANT={mutant['switch']} {self.program.name} fuzz --seed 1 --threads 1 --seconds {self.args.seconds:g}"
                 report = report_of(mutant, verdict, why, 1, reproduce)
                 report["faults"][0]["seconds"] = round(seconds, 2)
@@ -157,12 +158,14 @@ class Hunt:
             self.stop.set()
 
     def rows(self):
-        """(mutant, row of its report) of all that are judged."""
+        """(mutant, row of its report) of all that are judged; `said` is what a missed one changed."""
         ledger = self.ledger()
         for number in self.numbers:
             path = ledger.done_of(number)
             if path.is_file():
-                yield self.mutants[number], json.loads(path.read_text())["faults"][0]
+                report = json.loads(path.read_text())
+                said = [finding["got"].removeprefix("none: ") for finding in report["findings"]]
+                yield self.mutants[number], {**report["faults"][0], "said": (said or [self.mutants[number]["slip"]])[0]}
 
 
 def tallied(rows, equivalent):
@@ -207,7 +210,7 @@ def tell(rows, equivalent, out):
         print(f"\n{verdict}: {len(of_it)}" if of_it else "", file=out)
         for mutant, row in of_it:
             reason = equivalent.why(mutant)
-            print(f"  {mutant['id']:28} {mutant['slip']}{f'  [equivalent: {reason}]' if reason else ''}", file=out)
+            print(f"  {mutant['id']:28} {row['said']}{f'  [equivalent: {reason}]' if reason else ''}", file=out)
     seconds = sorted(r["seconds"] for _, r in rows if r["verdict"] == "found")
     share, whole = shares(counts), counts[("", "")]
     others = ", ".join(f"{whole[v]} {v}" for v in ("inert", "equivalent", "never acted") if whole[v])
@@ -221,12 +224,14 @@ def arguments():
     parser.add_argument("--mutants", type=int, default=400, metavar="N", help="how many are drawn (default 400)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=30, help="processor time of each hunt (default 30)")
+    parser.add_argument("--aims", type=int, default=3, metavar="N", help="aim at so many backends, one after the other (default 3)")
     parser.add_argument("--room", action="append", choices=ROOMS, help="only of this room; may be given more than once")
     parser.add_argument("--only", action="append", metavar="PREFIX", help="hunt only those whose id begins so, as runtime.bound")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/recall",
-                        help="the program, its plan and the ledger; copied to another machine with tests/mutants, it hunts there "
+                        help="the program, its plan, the ledger; copied to another machine with tests/mutants, it hunts there "
                         "without sources, compiler or network")  # fmt: skip
+    parser.add_argument("--ledger", type=pathlib.Path, metavar="DIR", help="of this hunt; default the folder's own")
     parser.add_argument("--stale-seconds", type=float, default=60, metavar="S", help="a worker that is silent for so long is lost")
     parser.add_argument("--build-only", action="store_true", help="draw, plant and build, and hunt another time")
     parser.add_argument("--table", action="store_true", help="only show what the ledger has")

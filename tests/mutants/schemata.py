@@ -84,7 +84,8 @@ def planted(mutants):
     edits = collections.defaultdict(list)
     for switch, mutant in mutants.items():
         for begin, end, text in mutant.slip.edits:
-            edits[mutant.file].append((begin, end, re.sub(r"\bSG\b", f"sg_is({switch})", text)))
+            text = re.sub(r"\bON\b", f"sg_is({switch})", re.sub(r"\bACTS\b", f"sg_acts({switch})", text))
+            edits[mutant.file].append((begin, end, text))
     files = {}
     for name, of_file in edits.items():
         source = (ROOT / name).read_bytes()
@@ -98,7 +99,9 @@ def planted(mutants):
 def write(mutants, to):
     """The copy. Only the library is compiled otherwise: what judges it stays in the compiler's cache."""
     own = {f"src/core/{name}": (HERE / name).read_bytes() for name in ("mutant.h", "mutant.cc")}
-    options = "\ntarget_compile_options(shadowgraph PRIVATE -O2 -w -include core/mutant.h)\n"
+    options = ("\ntarget_compile_options(shadowgraph PRIVATE -O2 -w -include core/mutant.h)\n"
+               "add_executable(mutant_verdict ../tests/mutants/verdict.cc)\n"
+               "target_link_libraries(mutant_verdict PRIVATE shadowgraph_fuzz)\n")  # fmt: skip
     cmake = {"src/CMakeLists.txt": (ROOT / "src/CMakeLists.txt").read_bytes() + options.encode()}
     copy_repository(to, {**planted(mutants), **own, **cmake})
 
@@ -118,7 +121,7 @@ def build(folder, draw, jobs, say):
         say(f"building {len(mutants)} mutants in one program, {draw.dropped} did not compile (log: {log})")
         if not run_logged(log, "cmake", "--preset", "release", cwd=source):
             raise Trouble(f"the copy is not configured: {log}")
-        ninja = ("nice", "ninja", "-C", "build/release", "-k0", f"-j{jobs}", "shadowgraph_cli")
+        ninja = ("nice", "ninja", "-C", "build/release", "-k0", f"-j{jobs}", "shadowgraph_cli", "mutant_verdict")
         if run_logged(log, *ninja, cwd=source):
             return mutants
         said = log.read_text(errors="replace").replace(f"{source}/", "").replace("../", "")
@@ -130,14 +133,14 @@ def build(folder, draw, jobs, say):
 def plan_of(mutants, seed, rooms, drawn_from, dropped):
     """In an order by lot, so that a hunt that is half done is a fair sample."""
     rows = [{"id": m.id, "switch": switch, "file": m.file, "line": m.line, "function": m.function, "slip": m.words(),
-             "was": m.slip.was, "becomes": m.slip.becomes, "counts": m.slip.counts} for switch, m in mutants.items()]  # fmt: skip
+             "was": m.slip.was, "becomes": m.slip.becomes} for switch, m in mutants.items()]  # fmt: skip
     random.Random(seed).shuffle(rows)
     return {"seed": seed, "rooms": list(rooms), "drawn_from": drawn_from, "dropped": dropped, "mutants": rows}
 
 
 def prepare(folder, count, seed, rooms, jobs, say):
     """Draws, plants and builds, unless it is done. Returns the plan."""
-    plan, program = folder / "plan.json", folder / "shadowgraph"
+    plan, built = folder / "plan.json", folder / "src/build/release"
     if not plan.is_file():
         try:
             import places  # clang's Python module: a hunt goes without
@@ -148,6 +151,7 @@ def prepare(folder, count, seed, rooms, jobs, say):
         every = places.mutants(ROOT, rooms)
         draw = Draw(every, count + count // 20, seed)  # some do not compile
         mutants = build(folder, draw, jobs, say)
-        shutil.copy2(folder / "src/build/release/tools/shadowgraph", program)
+        for program in (built / "tools/shadowgraph", built / "src/mutant_verdict"):
+            shutil.copy2(program, folder / program.name)
         plan.write_text(json.dumps(plan_of(mutants, seed, rooms, len(every), draw.dropped), indent=1) + "\n")
     return json.loads(plan.read_text())
