@@ -39,6 +39,7 @@ def seconds_of(pid):
 class Fuzzer:
     def __init__(self, program, seconds, stop):
         self.program, self.seconds, self.stop = program, seconds, stop
+        self.most_waiting = TIMES_WAITING * (seconds + 1)
 
     def run(self, command, switch):
         """(Run, exit code, output) with the mutant on: 0 is none."""
@@ -47,7 +48,8 @@ class Fuzzer:
             environment = {**os.environ, "SHADOWGRAPH_MUTANT": str(switch), "SHADOWGRAPH_MUTANT_RAN": str(ran),
                            "OMP_WAIT_POLICY": "passive"}  # fmt: skip
             with (pathlib.Path(folder) / "out").open("w+") as out:
-                child = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, env=environment)
+                # In a group of its own: a Ctrl-C that ends it here would look as if it found nothing.
+                child = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, env=environment, start_new_session=True)
                 try:
                     ended, seconds = self.watch(child)
                 finally:
@@ -60,7 +62,7 @@ class Fuzzer:
         return Run(ended, seconds, said[0] == "1", said[1] == "1"), child.returncode, text
 
     def hunt(self, switch, backend):
-        command = [self.program, "fuzz", "--seed", "1", "--threads", "1", "--seconds", "1000000", "--max-findings", "1",
+        command = [self.program, "fuzz", "--seed", "1", "--threads", "1", "--seconds", str(self.most_waiting), "--max-findings", "1",
                    "--format", "json", "--quiet", *(["--backend", backend] if backend else [])]  # fmt: skip
         run, code, text = self.run(command, switch)
         return dataclasses.replace(run, found=run.found or self.found(code, text))
@@ -88,7 +90,7 @@ class Fuzzer:
                 child.send_signal(signal.SIGINT)
                 told = True
             late = seconds >= (1 + GRACE_TIMES) * self.seconds + GRACE_SECONDS
-            if late or time.monotonic() - start > TIMES_WAITING * (self.seconds + 1):
+            if late or time.monotonic() - start > self.most_waiting:
                 return "hang", seconds
             time.sleep(0.05)
         return "", seconds

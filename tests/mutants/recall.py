@@ -44,7 +44,8 @@ AIMS = (
     ("src/backends/compose", "flashattention_two_batch flashinfer_two_batch gdn_two_batch"),
     ("src/backends/fill/csr", "flashinfer triton aiter"), ("src/backends/fill/packed", "flashinfer"),
     ("src/backends/fill", "flashattention flashinfer trtllm_mha"),
-    ("src/backends", "flashattention flashinfer"), ("src/launch/ascend", "ascend"), ("src/launch/attention", "flashattention aiter"), ("src/launch/block", "deepseek_v4"),
+    ("src/backends", "flashattention flashinfer"), ("src/launch/ascend", "ascend"),
+    ("src/launch/attention", "flashattention aiter"), ("src/launch/block", "deepseek_v4"),
     ("src/launch/compress", "deepseek_v4"), ("src/launch/gather_latents", "flashattention"), ("src/launch/gather_rows", "dsa"),
     ("src/launch/index", "dsa deepseek_v4"), ("src/launch/mla", "flashmla"), ("src/launch/rec", "gdn mamba2"),
     ("src/launch/state", "mamba2 gdn"), ("src/launch/scale", "dual_chunk"), ("src/launch/sparse", "dsa deepseek_v4_hip"),
@@ -61,14 +62,14 @@ def aims_of(file):
 
 
 class Equivalent:
-    """Slips that change nothing, with the reason: known by their words, so that they stay when lines move."""
+    """Slips that change nothing, with the reason: known by their line's text, so that they stay when lines move."""
 
     def __init__(self, path=ROOT / "tests/mutants/equivalent.json"):
         self.reasons = {self.key(e): e["why"] for e in json.loads(path.read_text())} if path.is_file() else {}
 
     @staticmethod
     def key(e):
-        return e["file"], e["function"], e["was"], e["becomes"]
+        return tuple(e[name] for name in ("file", "text", "was", "becomes"))
 
     def why(self, mutant):
         return self.reasons.get(self.key(mutant))
@@ -119,8 +120,9 @@ class Hunt:
             for number in numbers:
                 mutant = self.mutants[number]
                 verdict, why, seconds = judge(fuzzer, mutant, self.args.aims)
-                reproduce = f"SHADOWGRAPH_MUTANT={mutant['switch']} {self.program.name} fuzz --seed 1 --threads 1 --seconds {self.args.seconds:g}"
-                report = report_of(mutant, verdict, why, 1, reproduce)
+                fuzz = f"{self.program.name} fuzz --seed 1 --threads 1 --seconds {self.args.seconds:g}"
+                reproduce = f"SHADOWGRAPH_MUTANT={mutant['switch']} {fuzz}"
+                report = report_of(mutant, verdict, why, 1, reproduce, "a finding")
                 report["faults"][0]["seconds"] = round(seconds, 2)
                 ledger.publish(number, json.dumps(report, indent=2) + "\n")
                 with self.lock:
@@ -130,9 +132,7 @@ class Hunt:
     def run(self, jobs):
         self.left = len(set(self.ledger().undone()) & set(self.numbers))
         if self.left:
-            clean = Fuzzer(self.program, min(10, self.args.seconds), self.stop).hunt(0, None)
-            if clean.found or clean.ran:
-                raise Trouble(f"without any mutant the program finds {clean.found}")
+            self.check_clean()
         threads = [threading.Thread(target=self.guarded) for _ in range(jobs if self.left else 0)]
         for thread in threads:
             thread.start()
@@ -147,6 +147,12 @@ class Hunt:
             raise
         if self.trouble:
             raise self.trouble[0]
+
+    def check_clean(self):
+        with contextlib.suppress(Stopped):
+            clean = Fuzzer(self.program, min(10, self.args.seconds), self.stop).hunt(0, None)
+            if clean.found or clean.ran:
+                raise Trouble(f"without any mutant the program finds {clean.found}")
 
     def guarded(self):
         try:

@@ -130,7 +130,7 @@ def build(folder, draw, jobs, say):
 
 def plan_of(mutants, seed, rooms, drawn_from, dropped):
     """In an order by lot, so that a hunt that is half done is a fair sample."""
-    rows = [{"id": m.id, "switch": switch, "file": m.file, "line": m.line, "function": m.function, "slip": m.words(),
+    rows = [{"id": m.id, "switch": switch, "file": m.file, "line": m.line, "text": m.text, "slip": m.words(),
              "was": m.slip.was, "becomes": m.slip.becomes} for switch, m in mutants.items()]  # fmt: skip
     random.Random(seed).shuffle(rows)
     return {"seed": seed, "rooms": list(rooms), "drawn_from": drawn_from, "dropped": dropped, "mutants": rows}
