@@ -42,7 +42,7 @@ class Fuzzer:
         self.most_waiting = TIMES_WAITING * (seconds + 1)
 
     def run(self, command, switch):
-        """(Run, exit code, output) with the mutant on: 0 is none."""
+        """(Run, exit code, output, what the file says that ran) with the mutant on: 0 is none."""
         with tempfile.TemporaryDirectory() as folder:
             ran = pathlib.Path(folder) / "ran"
             environment = {**os.environ, "SHADOWGRAPH_MUTANT": str(switch), "SHADOWGRAPH_MUTANT_RAN": str(ran),
@@ -58,19 +58,27 @@ class Fuzzer:
                         child.wait()
                 out.seek(0)
                 text = out.read()
-            said = ran.read_text().split() if ran.is_file() else ["1", "1"]  # it died
-        return Run(ended, seconds, said[0] == "1", said[1] == "1"), child.returncode, text
+            said = ran.read_text() if ran.is_file() else "1 1"  # it died
+        return Run(ended, seconds, said.startswith("1"), said.endswith("1")), child.returncode, text, said
 
-    def hunt(self, switch, backend):
+    def fuzz(self, switch, backend):
         command = [self.program, "fuzz", "--seed", "1", "--threads", "1", "--seconds", str(self.most_waiting), "--max-findings", "1",
                    "--format", "json", "--quiet", *(["--backend", backend] if backend else [])]  # fmt: skip
-        run, code, text = self.run(command, switch)
-        return dataclasses.replace(run, found=run.found or self.found(code, text))
+        run, code, text, said = self.run(command, switch)
+        return dataclasses.replace(run, found=run.found or self.found(code, text)), said
+
+    def hunt(self, switch, backend):
+        return self.fuzz(switch, backend)[0]
+
+    def reached(self, backend):
+        """(what is found without a mutant, the switches of all whose places such a hunt runs)."""
+        run, said = self.fuzz(-1, backend)
+        return run.found, {int(switch) for switch in said.split()}
 
     def verdict(self, switch, backend):
         """Of histories, by what their launches read and their outputs: (inert, missed, ..., what changed)."""
         command = [self.program.with_name("mutant_verdict"), str(switch), str(HISTORIES), *([backend] if backend else [])]
-        run, code, text = self.run(command, 0)
+        run, code, text, _ = self.run(command, 0)
         verdict, _, why = text.strip().partition(":")
         return ("found", run.found or f"exit code {code}") if run.found or code != 0 else (verdict, why.strip())
 

@@ -75,10 +75,29 @@ class Equivalent:
         return self.reasons.get(self.key(mutant))
 
 
-def judge(fuzzer, mutant, aims):
+class Reached:
+    """Whose places a hunt runs: without a mutant the same as with one, until it acts. One run says it of all of them."""
+
+    def __init__(self, fuzzer):
+        self.fuzzer, self.lock, self.locks, self.known = fuzzer, threading.Lock(), {}, {}
+
+    def by(self, backend):
+        with self.lock:
+            lock = self.locks.setdefault(backend, threading.Lock())
+        with lock:
+            if backend not in self.known:
+                found, self.known[backend] = self.fuzzer.reached(backend)
+                if found:
+                    raise Trouble(f"without any mutant the program finds {found}")
+            return self.known[backend]
+
+
+def judge(fuzzer, reached, mutant, aims):
     """(verdict, by or why, seconds): found by the plain hunt, else by one that is aimed; else what the runs say of it."""
     runs = {}
     for backend in (None, *aims_of(mutant["file"])[:aims]):
+        if mutant["switch"] not in reached.by(backend):
+            continue
         run = fuzzer.hunt(mutant["switch"], backend)
         if run.found:
             how = f"aimed at {backend}" if backend else "plain"
@@ -103,6 +122,7 @@ class Hunt:
         self.mutants = plan["mutants"]
         self.numbers = [i for i, m in enumerate(self.mutants) if m["id"].startswith(tuple(args.only or ("",)))]
         self.stop, self.lock, self.done, self.trouble = threading.Event(), threading.Lock(), 0, []
+        self.reached = Reached(Fuzzer(self.program, args.seconds, self.stop))
 
     def ledger(self):
         text = json.dumps(self.plan, sort_keys=True).encode()
@@ -114,12 +134,12 @@ class Hunt:
         })  # fmt: skip
 
     def work(self):
-        ledger, fuzzer = self.ledger(), Fuzzer(self.program, self.args.seconds, self.stop)
+        ledger, fuzzer = self.ledger(), self.reached.fuzzer
         wanted = set(self.numbers)
         with contextlib.closing(ledger.claims(lambda number: number in wanted and not self.stop.is_set())) as numbers:
             for number in numbers:
                 mutant = self.mutants[number]
-                verdict, why, seconds = judge(fuzzer, mutant, self.args.aims)
+                verdict, why, seconds = judge(fuzzer, self.reached, mutant, self.args.aims)
                 fuzz = f"{self.program.name} fuzz --seed 1 --threads 1 --seconds {self.args.seconds:g}"
                 reproduce = f"SHADOWGRAPH_MUTANT={mutant['switch']} {fuzz}"
                 report = report_of(mutant, verdict, why, 1, reproduce, "a finding")
@@ -131,8 +151,6 @@ class Hunt:
 
     def run(self, jobs):
         self.left = len(set(self.ledger().undone()) & set(self.numbers))
-        if self.left:
-            self.check_clean()
         threads = [threading.Thread(target=self.guarded) for _ in range(jobs if self.left else 0)]
         for thread in threads:
             thread.start()
@@ -147,12 +165,6 @@ class Hunt:
             raise
         if self.trouble:
             raise self.trouble[0]
-
-    def check_clean(self):
-        with contextlib.suppress(Stopped):
-            clean = Fuzzer(self.program, min(10, self.args.seconds), self.stop).hunt(0, None)
-            if clean.found or clean.ran:
-                raise Trouble(f"without any mutant the program finds {clean.found}")
 
     def guarded(self):
         try:

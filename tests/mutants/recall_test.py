@@ -52,10 +52,11 @@ backend = sys.argv[sys.argv.index("--backend") + 1] if "--backend" in sys.argv e
 with open({log!r}, "a") as log: log.write(f"{{number}} {{backend}}\\n")
 signal.signal(signal.SIGINT, lambda *_: finish([]))
 def finish(found):
-    with open(os.environ["SHADOWGRAPH_MUTANT_RAN"], "w") as ran: ran.write("0 0" if number in (0, 6) else "1 0" if number == 7 else "1 1")
+    with open(os.environ["SHADOWGRAPH_MUTANT_RAN"], "w") as ran:
+        ran.write("1 2 3 4 5 7 8 9 10 " if number == -1 else "1 0" if number == 7 else "1 1")
     print(json.dumps({{"findings": [{{"id": law}} for law in found]}}))
     sys.exit(bool(found))
-if number == 0: finish(["num.bits"] if {unclean!r} else [])
+if number == -1: finish(["num.bits"] if {unclean!r} else [])
 if number == 1: finish(["table.slot"])
 if number == 2 and backend == "triton": finish(["num.bits"])
 if number == 3: os.abort()
@@ -203,7 +204,7 @@ class Hunt(unittest.TestCase):
         return hunt
 
     def tried(self):
-        return [line for line in self.log.read_text().splitlines() if line != "0 "]
+        return [line for line in self.log.read_text().splitlines() if not line.startswith("-1")]
 
     def test_each_mutant_has_its_verdict(self):
         hunt = self.hunt()

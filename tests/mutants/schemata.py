@@ -119,7 +119,7 @@ def build(folder, draw, jobs, say):
         say(f"building {len(mutants)} mutants in one program, {draw.dropped} did not compile (log: {log})")
         if not run_logged(log, "cmake", "--preset", "release", cwd=source):
             raise Trouble(f"the copy is not configured: {log}")
-        ninja = ("nice", "ninja", "-C", "build/release", "-k0", f"-j{jobs}", "shadowgraph_cli", "mutant_verdict")
+        ninja = ("nice", "-n", "5", "ninja", "-C", "build/release", "-k0", f"-j{jobs}", "shadowgraph_cli", "mutant_verdict")
         if run_logged(log, *ninja, cwd=source):
             return mutants
         said = log.read_text(errors="replace").replace(f"{source}/", "").replace("../", "")
