@@ -99,7 +99,9 @@ void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vect
     if (steps != nullptr) steps->push_back(step);
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
-    if (result.findings.ok()) result.findings = contents.judge(pools, step);
+    // Outputs say of contents what they can.
+    if (result.findings.ok() && !options.outputs_alone)
+      result.findings = contents.judge(pools, step);
     // What is asked is wrong itself: no output says so.
     if (options.outputs_alone && !result.findings.ok()) {
       result.findings = {};
