@@ -18,7 +18,7 @@ namespace {
   return true;
 }
 
-/// Of a place that compares no values.
+/// The same, where no values are compared.
 [[gnu::always_inline, maybe_unused]] inline constexpr bool sg_acts(int mutant) {
   if (!sg_is(mutant)) return false;
   __atomic_store_n(&sg_acted, 1, __ATOMIC_RELAXED);

@@ -21,7 +21,8 @@ LEFT_OUT = re.compile(
 )
 UNITS = ("generic", "generic_linear", "generic_sparse", "generic_index", "avx512", "avx512_linear", "avx512_sparse", "avx512_index", "amx_soft", "avx512bf16")
 VECTORS = ("-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512bf16")
-WORDS = re.compile(r"^(describe|to_string|explain|name|info|operator<<|.*_(text|words|name|law|finding)$|finding|refus|why)")
+WORDS = re.compile(r"^(describe|to_string|explain|name|info|operator<<|.*_(text|words|name|law|finding)$|finding|refus|why|check|validate|expect)")
+DRAWS = re.compile(r"\bchoices_?\b")  # a slip in what a generator draws is another legal history
 
 RELATIONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
 SUMS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<<": ">>", ">>": "<<", "&": "|", "|": "&"}
@@ -150,7 +151,7 @@ class Body:
 
     def replace(self, operator, cursor, becomes, counts=None):
         begin, end, was = cursor.extent.start.offset, cursor.extent.end.offset, self.reader.text(cursor)
-        if becomes == was:
+        if becomes == was or DRAWS.search(was):
             return
         counts = is_pure(was, becomes) if counts is None else counts
         self.add(operator, cursor, [(begin, end, either(was, becomes, counts))], was, becomes)
@@ -303,7 +304,7 @@ class Body:
             before = self.reader.between(cursor.extent.start.offset, child.extent.start.offset)
             if re.fullmatch(r"if \(", before):
                 was = self.reader.text(child)
-                if child.kind not in (Kind.DECL_STMT, Kind.VAR_DECL) and ";" not in was:
+                if child.kind not in (Kind.DECL_STMT, Kind.VAR_DECL) and ";" not in was and not DRAWS.search(was):
                     edit = (child.extent.start.offset, child.extent.end.offset, f"(({was}) ? !ACTS : ACTS)")
                     self.add("condition", child, [edit], f"if ({was})", f"if (!({was}))")
                     never = (child.extent.start.offset, child.extent.end.offset, f"(({was}) && !ACTS)")
@@ -328,7 +329,7 @@ class Body:
         assigns = parts and parts[1] == "="
         if not assigns and inner.kind not in (Kind.CALL_EXPR, Kind.COMPOUND_ASSIGNMENT_OPERATOR, Kind.UNARY_OPERATOR):
             return
-        if was.startswith(("assert", "static_assert")):
+        if was.startswith(("assert", "static_assert")) or DRAWS.search(was):
             return
         edit = (cursor.extent.start.offset, cursor.extent.end.offset, f"(ACTS ? void() : void({was}))")
         self.add("statement", cursor, [edit], was + ";", ";")

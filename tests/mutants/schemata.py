@@ -99,9 +99,7 @@ def planted(mutants):
 def write(mutants, to):
     """The copy. Only the library is compiled otherwise: what judges it stays in the compiler's cache."""
     own = {f"src/core/{name}": (HERE / name).read_bytes() for name in ("mutant.h", "mutant.cc")}
-    options = ("\ntarget_compile_options(shadowgraph PRIVATE -O2 -w -include core/mutant.h)\n"
-               "add_executable(mutant_verdict ../tests/mutants/verdict.cc)\n"
-               "target_link_libraries(mutant_verdict PRIVATE shadowgraph_fuzz)\n")  # fmt: skip
+    options = "\ntarget_compile_options(shadowgraph PRIVATE -O2 -w -include core/mutant.h)\n"
     cmake = {"src/CMakeLists.txt": (ROOT / "src/CMakeLists.txt").read_bytes() + options.encode()}
     copy_repository(to, {**planted(mutants), **own, **cmake})
 
@@ -151,7 +149,7 @@ def prepare(folder, count, seed, rooms, jobs, say):
         every = places.mutants(ROOT, rooms)
         draw = Draw(every, count + count // 20, seed)  # some do not compile
         mutants = build(folder, draw, jobs, say)
-        for program in (built / "tools/shadowgraph", built / "src/mutant_verdict"):
+        for program in (built / "tools/shadowgraph", built / "tests/mutant_verdict"):
             shutil.copy2(program, folder / program.name)
         plan.write_text(json.dumps(plan_of(mutants, seed, rooms, len(every), draw.dropped), indent=1) + "\n")
     return json.loads(plan.read_text())

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "core/mutant.h"
 #include "fuzz/fuzz.h"
+#include "mutant.h"
 
 namespace shadowgraph {
 namespace {
