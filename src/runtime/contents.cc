@@ -122,7 +122,7 @@ void Contents::add_chains(const ForwardBatch& batch, int64_t i, Step* step) {
   if (step->mode == ForwardMode::kDraftDecode) {
     for (int32_t k = 0; k < config_.draft.topk; ++k)
       append_path(before, proposed.branch(k), &c.fresh);
-  } else if (is_target_verify(step->mode)) {
+  } else if (is_target_verify(step->mode) && std::ssize(t.parents) == batch.q_len(i)) {
     append_tree(before, proposed.tree(t.token(id, t.stored)), t.parents, &c.fresh);
   } else {
     std::vector<int32_t> tokens;

@@ -106,6 +106,7 @@ class Contents {
   void write_slot(int64_t slot, const PoolState& pools, const Held& what, const Place& place);
   void judge_write(int64_t slot, const Place& place);
   void play_states(const Step& step);
+  static bool has_chains(const Step& step);
   void find_final(const PoolState& pools);
   std::string name(const Held& held) const;
   std::string name(Chain chain);

@@ -112,7 +112,7 @@ void Contents::judge_lengths(const PoolState& pools, const Step& step) {
   for (const PoolRequest& r : pools.requests) {
     judged("life.length", 2);
     const auto it = texts_.find(r.id);
-    if (it == texts_.end()) {
+    if (it == texts_.end() || it->second.lives < 0) {
       fail("life.length", at("requests", r.id), "a request that has arrived", "none");
       continue;
     }
@@ -216,6 +216,7 @@ void Contents::judge_accepted(const PoolState& pools, const PoolRequest& r) {
 
 /// A branch reads its tokens of the steps before; in pages of its own, the prefix's tail, too.
 void Contents::judge_branches(const PoolState& pools, const Step& step, int64_t row) {
+  if (!has_chains(step)) return;
   const ForwardBatch one = step.batch().slice(row, 1);
   const auto steps = static_cast<size_t>(step.draft.num_steps);
   const auto topk = static_cast<size_t>(step.draft.topk);
