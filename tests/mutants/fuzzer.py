@@ -39,15 +39,17 @@ def seconds_of(pid):
 class Fuzzer:
     def __init__(self, program, seconds, stop):
         self.program, self.seconds, self.stop = program, seconds, stop
+        self.most_waiting = TIMES_WAITING * (seconds + 1)
 
     def run(self, command, switch):
-        """(Run, exit code, output) with the mutant on: 0 is none."""
+        """(Run, exit code, output, what the file says that ran) with the mutant on: 0 is none."""
         with tempfile.TemporaryDirectory() as folder:
             ran = pathlib.Path(folder) / "ran"
             environment = {**os.environ, "SHADOWGRAPH_MUTANT": str(switch), "SHADOWGRAPH_MUTANT_RAN": str(ran),
                            "OMP_WAIT_POLICY": "passive"}  # fmt: skip
             with (pathlib.Path(folder) / "out").open("w+") as out:
-                child = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, env=environment)
+                # In a group of its own: a Ctrl-C that ends it here would look as if it found nothing.
+                child = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, env=environment, start_new_session=True)
                 try:
                     ended, seconds = self.watch(child)
                 finally:
@@ -56,19 +58,27 @@ class Fuzzer:
                         child.wait()
                 out.seek(0)
                 text = out.read()
-            said = ran.read_text().split() if ran.is_file() else ["1", "1"]  # it died
-        return Run(ended, seconds, said[0] == "1", said[1] == "1"), child.returncode, text
+            said = ran.read_text() if ran.is_file() else "1 1"  # it died
+        return Run(ended, seconds, said.startswith("1"), said.endswith("1")), child.returncode, text, said
+
+    def fuzz(self, switch, backend):
+        command = [self.program, "fuzz", "--seed", "1", "--threads", "1", "--seconds", str(self.most_waiting), "--max-findings", "1",
+                   "--format", "json", "--quiet", *(["--backend", backend] if backend else [])]  # fmt: skip
+        run, code, text, said = self.run(command, switch)
+        return dataclasses.replace(run, found=run.found or self.found(code, text)), said
 
     def hunt(self, switch, backend):
-        command = [self.program, "fuzz", "--seed", "1", "--threads", "1", "--seconds", "1000000", "--max-findings", "1",
-                   "--format", "json", "--quiet", *(["--backend", backend] if backend else [])]  # fmt: skip
-        run, code, text = self.run(command, switch)
-        return dataclasses.replace(run, found=run.found or self.found(code, text))
+        return self.fuzz(switch, backend)[0]
+
+    def reached(self, backend):
+        """(what is found without a mutant, the switches of all whose places such a hunt runs)."""
+        run, said = self.fuzz(-1, backend)
+        return run.found, {int(switch) for switch in said.split()}
 
     def verdict(self, switch, backend):
         """Of histories, by what their launches read and their outputs: (inert, missed, ..., what changed)."""
         command = [self.program.with_name("mutant_verdict"), str(switch), str(HISTORIES), *([backend] if backend else [])]
-        run, code, text = self.run(command, 0)
+        run, code, text, _ = self.run(command, 0)
         verdict, _, why = text.strip().partition(":")
         return ("found", run.found or f"exit code {code}") if run.found or code != 0 else (verdict, why.strip())
 
@@ -88,7 +98,7 @@ class Fuzzer:
                 child.send_signal(signal.SIGINT)
                 told = True
             late = seconds >= (1 + GRACE_TIMES) * self.seconds + GRACE_SECONDS
-            if late or time.monotonic() - start > TIMES_WAITING * (self.seconds + 1):
+            if late or time.monotonic() - start > self.most_waiting:
                 return "hang", seconds
             time.sleep(0.05)
         return "", seconds

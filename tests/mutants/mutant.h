@@ -3,9 +3,11 @@
 #pragma once
 
 extern "C" {
-extern int sg_mutant;  // the mutant that is on; 0: none
-extern char sg_ran;    // its place was run
+extern int
+    sg_mutant;       // the mutant that is on; 0: none; -1: none, and places that are run are noted
+extern char sg_ran;  // its place was run
 extern char sg_acted;  // and something else came of it there
+void sg_note(int mutant);
 }
 
 // Internal linkage: a copy that was compiled for one instruction set must not be everybody's.
@@ -13,7 +15,10 @@ namespace {
 
 [[gnu::always_inline, maybe_unused]] inline constexpr bool sg_is(int mutant) {
   if (__builtin_is_constant_evaluated()) return false;
-  if (__builtin_expect(sg_mutant != mutant, 1)) return false;
+  if (__builtin_expect(sg_mutant != mutant, 1)) {
+    if (__builtin_expect(sg_mutant < 0, 0)) sg_note(mutant);
+    return false;
+  }
   __atomic_store_n(&sg_ran, 1, __ATOMIC_RELAXED);
   return true;
 }

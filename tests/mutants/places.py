@@ -19,9 +19,13 @@ LEFT_OUT = re.compile(
     r"footprint|spans\.h|_args|checked_|graph/capture/(audit|check_)|graph/executor/(races|happens|orders)|"
     r"graph/memory/(memory|shadow|asan|host)|sim/(device_|sim_orders)"
 )
-UNITS = ("generic", "generic_linear", "generic_sparse", "generic_index", "avx512", "avx512_linear", "avx512_sparse", "avx512_index", "amx_soft", "avx512bf16")
+BODIES = ("", "_linear", "_sparse", "_index")  # of each instruction set
+UNITS = (*("generic" + body for body in BODIES), *("avx512" + body for body in BODIES), "amx_soft", "avx512bf16")
 VECTORS = ("-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512bf16")
-WORDS = re.compile(r"^(describe|to_string|explain|name|info|operator<<|.*_(text|words|name|law|finding)$|finding|refus|why|check|validate|expect)")
+WORDS = re.compile(  # functions that describe, refuse or judge
+    r"^(describe|to_string|explain|name|info|operator<<|.*_(text|words|name|law|finding)$|finding|refus|why|check|validate|expect|"
+    r"key_lists|merged_parts)"
+)
 DRAWS = re.compile(r"\bchoices_?\b")  # a slip in what a generator draws is another legal history
 
 RELATIONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
@@ -30,7 +34,10 @@ INTEGERS = {TypeKind.SHORT, TypeKind.USHORT, TypeKind.INT, TypeKind.UINT, TypeKi
 NUMBERS = INTEGERS | {TypeKind.FLOAT, TypeKind.DOUBLE}
 LOOPS = {Kind.FOR_STMT, Kind.CXX_FOR_RANGE_STMT, Kind.WHILE_STMT, Kind.DO_STMT}
 FUNCTIONS = {Kind.FUNCTION_DECL, Kind.CXX_METHOD, Kind.CONSTRUCTOR, Kind.DESTRUCTOR, Kind.FUNCTION_TEMPLATE, Kind.CONVERSION_FUNCTION}
-EFFECTS = re.compile(r"\+\+|--|(?<![=!<>+*/%&|^-])=(?!=)|[-+*/%&|^]=|\b(?!static_cast|size|ssize|empty|min|max|pages_for|sizeof)\w+\s*\(|\[[^\]]*\]\s*[({]")
+EFFECTS = re.compile(  # what must not run twice: assignments, calls of what we do not know, lambdas
+    r"\+\+|--|(?<![=!<>+*/%&|^-])=(?!=)|[-+*/%&|^]=|\b(?!static_cast|size|ssize|empty|min|max|pages_for|sizeof)\w+\s*\(|"
+    r"\[[^\]]*\]\s*[({]"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +55,7 @@ class Mutant:
     id: str
     file: str
     line: int
+    text: str  # the line, by which an argued one is known when lines move
     function: str
     slip: Slip
 
@@ -160,7 +168,8 @@ class Body:
         before = len(self.scope)
         if cursor.kind in (Kind.STATIC_ASSERT, Kind.STRING_LITERAL) or self.is_words(cursor):
             return
-        if cursor.kind == Kind.VAR_DECL and "constexpr" in self.reader.between(max(0, cursor.extent.start.offset - 12), cursor.location.offset):
+        begin = max(0, cursor.extent.start.offset - len("constexpr   "))
+        if cursor.kind == Kind.VAR_DECL and "constexpr" in self.reader.between(begin, cursor.location.offset):
             self.scope.append(cursor)
             return
         self.slips(cursor, parent)
@@ -378,7 +387,7 @@ class Body:
 def parse(index, root, name, text, flags=()):
     return index.parse(
         f"{root}/src/{name}", unsaved_files=[(f"{root}/src/{name}", text)],
-        args=["-std=c++20", f"-I{root}/include", f"-I{root}/src", "-DNDEBUG", "-DSHADOWGRAPH_X86", "-fopenmp", "-w", "-ferror-limit=0", *flags],
+        args=["-std=c++20", f"-I{root}/include", f"-I{root}/src", "-DNDEBUG", "-DSHADOWGRAPH_X86", "-fopenmp", "-w", *flags],
     )  # fmt: skip
 
 
@@ -399,6 +408,7 @@ def mutants(root, rooms):
         reader.read(unit)
     every = []
     for file in sorted(reader.found):
+        lines = reader.sources[file].decode().split("\n")
         for line, function, slip in sorted(reader.found[file].values(), key=lambda x: (x[2].edits, x[2].becomes)):
-            every.append(Mutant(f"{reader.room_of(file)}.{slip.operator}", file, line, function, slip))
+            every.append(Mutant(f"{reader.room_of(file)}.{slip.operator}", file, line, lines[line - 1].strip(), function, slip))
     return every

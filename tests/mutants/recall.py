@@ -44,7 +44,8 @@ AIMS = (
     ("src/backends/compose", "flashattention_two_batch flashinfer_two_batch gdn_two_batch"),
     ("src/backends/fill/csr", "flashinfer triton aiter"), ("src/backends/fill/packed", "flashinfer"),
     ("src/backends/fill", "flashattention flashinfer trtllm_mha"),
-    ("src/backends", "flashattention flashinfer"), ("src/launch/ascend", "ascend"), ("src/launch/attention", "flashattention aiter"), ("src/launch/block", "deepseek_v4"),
+    ("src/backends", "flashattention flashinfer"), ("src/launch/ascend", "ascend"),
+    ("src/launch/attention", "flashattention aiter"), ("src/launch/block", "deepseek_v4"),
     ("src/launch/compress", "deepseek_v4"), ("src/launch/gather_latents", "flashattention"), ("src/launch/gather_rows", "dsa"),
     ("src/launch/index", "dsa deepseek_v4"), ("src/launch/mla", "flashmla"), ("src/launch/rec", "gdn mamba2"),
     ("src/launch/state", "mamba2 gdn"), ("src/launch/scale", "dual_chunk"), ("src/launch/sparse", "dsa deepseek_v4_hip"),
@@ -61,23 +62,42 @@ def aims_of(file):
 
 
 class Equivalent:
-    """Slips that change nothing, with the reason: known by their words, so that they stay when lines move."""
+    """Slips that change nothing, with the reason: known by their line's text, so that they stay when lines move."""
 
     def __init__(self, path=ROOT / "tests/mutants/equivalent.json"):
         self.reasons = {self.key(e): e["why"] for e in json.loads(path.read_text())} if path.is_file() else {}
 
     @staticmethod
     def key(e):
-        return e["file"], e["function"], e["was"], e["becomes"]
+        return tuple(e[name] for name in ("file", "text", "was", "becomes"))
 
     def why(self, mutant):
         return self.reasons.get(self.key(mutant))
 
 
-def judge(fuzzer, mutant, aims):
+class Reached:
+    """Whose places a hunt runs: without a mutant the same as with one, until it acts. One run says it of all of them."""
+
+    def __init__(self, fuzzer):
+        self.fuzzer, self.lock, self.locks, self.known = fuzzer, threading.Lock(), {}, {}
+
+    def by(self, backend):
+        with self.lock:
+            lock = self.locks.setdefault(backend, threading.Lock())
+        with lock:
+            if backend not in self.known:
+                found, self.known[backend] = self.fuzzer.reached(backend)
+                if found:
+                    raise Trouble(f"without any mutant the program finds {found}")
+            return self.known[backend]
+
+
+def judge(fuzzer, reached, mutant, aims):
     """(verdict, by or why, seconds): found by the plain hunt, else by one that is aimed; else what the runs say of it."""
     runs = {}
     for backend in (None, *aims_of(mutant["file"])[:aims]):
+        if mutant["switch"] not in reached.by(backend):
+            continue
         run = fuzzer.hunt(mutant["switch"], backend)
         if run.found:
             how = f"aimed at {backend}" if backend else "plain"
@@ -102,6 +122,7 @@ class Hunt:
         self.mutants = plan["mutants"]
         self.numbers = [i for i, m in enumerate(self.mutants) if m["id"].startswith(tuple(args.only or ("",)))]
         self.stop, self.lock, self.done, self.trouble = threading.Event(), threading.Lock(), 0, []
+        self.reached = Reached(Fuzzer(self.program, args.seconds, self.stop))
 
     def ledger(self):
         text = json.dumps(self.plan, sort_keys=True).encode()
@@ -113,14 +134,15 @@ class Hunt:
         })  # fmt: skip
 
     def work(self):
-        ledger, fuzzer = self.ledger(), Fuzzer(self.program, self.args.seconds, self.stop)
+        ledger, fuzzer = self.ledger(), self.reached.fuzzer
         wanted = set(self.numbers)
         with contextlib.closing(ledger.claims(lambda number: number in wanted and not self.stop.is_set())) as numbers:
             for number in numbers:
                 mutant = self.mutants[number]
-                verdict, why, seconds = judge(fuzzer, mutant, self.args.aims)
-                reproduce = f"SHADOWGRAPH_MUTANT={mutant['switch']} {self.program.name} fuzz --seed 1 --threads 1 --seconds {self.args.seconds:g}"
-                report = report_of(mutant, verdict, why, 1, reproduce)
+                verdict, why, seconds = judge(fuzzer, self.reached, mutant, self.args.aims)
+                fuzz = f"{self.program.name} fuzz --seed 1 --threads 1 --seconds {self.args.seconds:g}"
+                reproduce = f"SHADOWGRAPH_MUTANT={mutant['switch']} {fuzz}"
+                report = report_of(mutant, verdict, why, 1, reproduce, "a finding")
                 report["faults"][0]["seconds"] = round(seconds, 2)
                 ledger.publish(number, json.dumps(report, indent=2) + "\n")
                 with self.lock:
@@ -129,10 +151,6 @@ class Hunt:
 
     def run(self, jobs):
         self.left = len(set(self.ledger().undone()) & set(self.numbers))
-        if self.left:
-            clean = Fuzzer(self.program, min(10, self.args.seconds), self.stop).hunt(0, None)
-            if clean.found or clean.ran:
-                raise Trouble(f"without any mutant the program finds {clean.found}")
         threads = [threading.Thread(target=self.guarded) for _ in range(jobs if self.left else 0)]
         for thread in threads:
             thread.start()

@@ -119,7 +119,7 @@ def build(folder, draw, jobs, say):
         say(f"building {len(mutants)} mutants in one program, {draw.dropped} did not compile (log: {log})")
         if not run_logged(log, "cmake", "--preset", "release", cwd=source):
             raise Trouble(f"the copy is not configured: {log}")
-        ninja = ("nice", "ninja", "-C", "build/release", "-k0", f"-j{jobs}", "shadowgraph_cli", "mutant_verdict")
+        ninja = ("nice", "-n", "5", "ninja", "-C", "build/release", "-k0", f"-j{jobs}", "shadowgraph_cli", "mutant_verdict")
         if run_logged(log, *ninja, cwd=source):
             return mutants
         said = log.read_text(errors="replace").replace(f"{source}/", "").replace("../", "")
@@ -130,7 +130,7 @@ def build(folder, draw, jobs, say):
 
 def plan_of(mutants, seed, rooms, drawn_from, dropped):
     """In an order by lot, so that a hunt that is half done is a fair sample."""
-    rows = [{"id": m.id, "switch": switch, "file": m.file, "line": m.line, "function": m.function, "slip": m.words(),
+    rows = [{"id": m.id, "switch": switch, "file": m.file, "line": m.line, "text": m.text, "slip": m.words(),
              "was": m.slip.was, "becomes": m.slip.becomes} for switch, m in mutants.items()]  # fmt: skip
     random.Random(seed).shuffle(rows)
     return {"seed": seed, "rooms": list(rooms), "drawn_from": drawn_from, "dropped": dropped, "mutants": rows}
