@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <utility>
 
 #include "attn/page_table.h"
 
@@ -22,7 +23,9 @@ std::vector<Growth> decodes(std::span<const int32_t> seq_lens, std::span<const i
 PageAllocator::PageAllocator(int32_t num_pages, int32_t page_size)
     : page_size_(page_size),
       taken_(static_cast<size_t>(num_pages) + 1),
-      takes_(static_cast<size_t>(num_pages) + 1) {
+      takes_(taken_.size()),
+      frees_(taken_.size()),
+      freed_by_(taken_.size()) {
   assert(page_size > 0 && std::has_single_bit(static_cast<uint32_t>(page_size)));
   for (int32_t page = 1; page <= num_pages; ++page) free_.push_back(page);
 }
@@ -70,8 +73,10 @@ std::optional<Slots> PageAllocator::alloc_decode(std::span<const int32_t> seq_le
 }
 
 void PageAllocator::free(std::span<const int32_t> slots) {
+  ++calls_;
   for (const int32_t slot : slots) {
     const auto page = static_cast<size_t>(slot / page_size_);
+    if (std::exchange(freed_by_[page], calls_) != calls_) ++frees_[page];
     if (!taken_[page]) continue;  // another slot of the page came before
     taken_[page] = false;
     free_.push_back(static_cast<int32_t>(page));

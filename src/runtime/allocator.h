@@ -44,6 +44,8 @@ class PageAllocator {
   const std::vector<bool>& taken() const { return taken_; }
   /// How many times each page was handed out: its contents are not those of the time before.
   const std::vector<uint32_t>& takes() const { return takes_; }
+  /// How many calls gave each page back, whether or not it was taken.
+  const std::vector<uint32_t>& frees() const { return frees_; }
   /// Pages that the requests would take.
   int64_t pages_to_grow(std::span<const Growth> requests) const;
 
@@ -54,7 +56,9 @@ class PageAllocator {
   int32_t page_size_;
   std::deque<int32_t> free_;
   std::vector<bool> taken_;  // page 0 never is
-  std::vector<uint32_t> takes_;
+  std::vector<uint32_t> takes_, frees_;
+  int64_t calls_ = 0;
+  std::vector<int64_t> freed_by_;  // the last call that gave the page back
 };
 
 /// The slots of a model: one pool, or a second one for its sliding-window layers, of which a token

@@ -27,6 +27,7 @@ class PoolCheck {
     if (!status_.ok()) return std::move(status_);  // pages cannot be told
     for (const PoolRequest& r : s_.requests) check_pages(r);
     check_cache();
+    check_freed();
     check_leaks();
     if (!s_.full_to_swa.empty()) check_window();
     return std::move(status_);
@@ -49,12 +50,13 @@ class PoolCheck {
       else if (!seen.emplace(r.row, r.id).second)
         fail("pool.row", at("row", r.id), "a row that no other request has", r.row);
       const bool lengths = r.encoder_len >= 0 && r.encoder_len % p_ == 0 && r.shared_len >= 0 &&
-                           r.shared_len <= r.kv_len && r.shared_len % p_ == 0 &&
-                           r.kv_len <= r.slots_len && r.evicted_len <= r.kv_len &&
+                           r.shared_len <= r.confirmed_len && r.shared_len % p_ == 0 &&
+                           r.confirmed_len <= r.kv_len && r.kv_len <= r.slots_len &&
+                           r.evicted_len <= r.confirmed_len &&
                            r.encoder_len + r.slots_len <= s_.width;
       if (!lengths)
-        fail("pool.slot", at("slots_len", r.id), "shared and evicted <= stored <= slots <= width",
-             r.slots_len);
+        fail("pool.slot", at("slots_len", r.id),
+             "shared and evicted <= confirmed <= stored <= slots <= width", r.slots_len);
     }
     if (!std::ranges::all_of(TokenTable{s_.req_to_token, s_.width}.row(0),
                              [](int32_t slot) { return slot == 0; }))
@@ -78,7 +80,9 @@ class PoolCheck {
       if (r.track_slot != -1) take(at("track_slot", r.id), r.track_slot);
     }
     for (size_t i = 0; i < s_.snapshots.size(); ++i)
-      take(at("snapshots", static_cast<int64_t>(i)), s_.snapshots[i]);
+      take(at("snapshots", static_cast<int64_t>(i)), s_.snapshots[i].slot);
+    for (size_t i = 0; i < s_.tracks.size(); ++i)
+      take(at("tracks", static_cast<int64_t>(i)), s_.tracks[i]);
   }
 
   /// I-05, I-06.
@@ -105,7 +109,7 @@ class PoolCheck {
   /// What is shared is the cache's, and what is not is not.
   void check_cache() {
     std::map<size_t, int> cached;
-    for (const int32_t slot : s_.cached) {
+    for (const auto& [slot, chain, locks] : s_.cached) {
       if (slot < p_ || slot >= slots() || !s_.taken[page_of(slot)])
         fail("pool.slot", at("cached"), "a slot that is allocated, not of page 0", slot);
       else if (++cached[page_of(slot)] > p_)
@@ -118,6 +122,17 @@ class PoolCheck {
              static_cast<int64_t>(page));
     }
     for (const auto& [page, n] : cached) pages_.emplace(page, Use{0, true});
+  }
+
+  /// What waits for steps in flight is nobody's.
+  void check_freed() {
+    for (const int32_t slot : s_.freed) {
+      if (slot < p_ || slot >= slots() || !s_.taken[page_of(slot)])
+        fail("pool.slot", at("freed"), "a slot that is allocated, not of page 0", slot);
+      else if (!pages_.emplace(page_of(slot), Use{kFreed, false}).second &&
+               pages_.at(page_of(slot)).column != kFreed)
+        fail("pool.shared", at("freed"), "a page of no request, and not the cache's", slot);
+    }
   }
 
   void check_leaks() {
@@ -140,6 +155,7 @@ class PoolCheck {
     live_.resize(map.size());
     used_.resize(s_.swa_taken.size());
     for (const PoolRequest& r : s_.requests) check_window(r);
+    for (const int32_t slot : s_.freed) check_window_slot(static_cast<size_t>(slot));
     for (size_t slot = 0; slot + 1 < map.size(); ++slot) {
       if (!live_[slot] && map[slot] != 0)
         fail("pool.window", at("full_to_swa", static_cast<int64_t>(slot)),
@@ -153,28 +169,33 @@ class PoolCheck {
 
   void check_window(const PoolRequest& r) {
     const auto row = s_.slots(r);
-    const int64_t visible = std::max(0, r.kv_len - s_.config.window_left);
+    const int64_t visible = std::max(0, r.confirmed_len - s_.config.window_left);
     if (r.evicted_len > visible)
       fail("pool.window", at("evicted_len", r.id), "<= " + std::to_string(visible), r.evicted_len);
     judged("pool.window", std::ssize(row));
     for (int64_t c = 0; c < static_cast<int64_t>(row.size()); ++c) {
       if (c >= r.encoder_len && c < r.encoder_len + r.evicted_len) continue;
-      const auto slot = static_cast<size_t>(row[static_cast<size_t>(c)]);
-      const int64_t swa = s_.full_to_swa[slot];
-      const bool in_pool =
-          swa >= p_ && page_of(swa) < s_.swa_taken.size() && s_.swa_taken[page_of(swa)];
-      const bool follows = in_pool && swa % p_ == static_cast<int64_t>(slot) % p_ &&
-                           (swa % p_ == 0 || s_.full_to_swa[slot - 1] == swa - 1) &&
-                           (swa % p_ != 0 || windows_.emplace(swa, slot).second);
-      live_[slot] = true;
-      if (follows)
-        used_[page_of(swa)] = true;
-      else
-        fail("pool.window", at("full_to_swa", static_cast<int64_t>(slot)),
-             "a slot of its own in the window pool, at the same offset", swa);
+      if (!check_window_slot(static_cast<size_t>(row[static_cast<size_t>(c)])))
+        fail("pool.window", at("full_to_swa", row[static_cast<size_t>(c)]),
+             "a slot of its own in the window pool, at the same offset",
+             s_.full_to_swa[static_cast<size_t>(row[static_cast<size_t>(c)])]);
     }
   }
 
+  /// False: the slot has none in the window pool, or not a right one.
+  bool check_window_slot(size_t slot) {
+    const int64_t swa = s_.full_to_swa[slot];
+    live_[slot] = true;
+    const bool in_pool =
+        swa >= p_ && page_of(swa) < s_.swa_taken.size() && s_.swa_taken[page_of(swa)];
+    const bool follows = in_pool && swa % p_ == static_cast<int64_t>(slot) % p_ &&
+                         (swa % p_ == 0 || s_.full_to_swa[slot - 1] == swa - 1) &&
+                         (swa % p_ != 0 || windows_.emplace(swa, slot).second);
+    if (follows) used_[page_of(swa)] = true;
+    return follows;
+  }
+
+  static constexpr size_t kFreed = SIZE_MAX;
   struct Use {
     size_t column;
     bool shared;

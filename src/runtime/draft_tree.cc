@@ -107,6 +107,20 @@ std::vector<int32_t> DraftTree::accept(int32_t max_tokens, Choices& choices) con
   return path;
 }
 
+std::vector<int32_t> ProposedTokens::branch(int32_t k) const {
+  std::vector<int32_t> tokens;
+  for (int32_t j = 0; j < shape.num_steps; ++j)
+    tokens.push_back(draft_token(request, prefix_len, k * shape.num_steps + j));
+  return tokens;
+}
+
+std::vector<int32_t> ProposedTokens::tree(int32_t root) const {
+  std::vector<int32_t> tokens{root};
+  for (int32_t t = 1; t < shape.num_draft_tokens; ++t)
+    tokens.push_back(draft_token(request, prefix_len, shape.topk * shape.num_steps + t));
+  return tokens;
+}
+
 int32_t DraftLayout::branch_stride() const {
   if (!paged()) return shape.num_steps;
   return static_cast<int32_t>(pages_for(tail() + shape.num_steps, page_size)) * page_size;

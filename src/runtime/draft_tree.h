@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/choices.h"
+#include "runtime/content.h"
 
 namespace shadowgraph {
 
@@ -42,6 +43,18 @@ struct DraftTree {
   void append_links(std::vector<int32_t>* next_token, std::vector<int32_t>* next_sibling) const;
   /// What a target model may accept: a path from the root of at most max_tokens tokens.
   std::vector<int32_t> accept(int32_t max_tokens, Choices& choices) const;
+};
+
+/// What a draft model proposes in the round that begins behind so many tokens of a request.
+struct ProposedTokens {
+  OwnerId request = 0;
+  int32_t prefix_len = 0;
+  DraftShape shape;
+
+  /// [num_steps]
+  std::vector<int32_t> branch(int32_t k) const;
+  /// [num_draft_tokens], the root first, which the target model chose.
+  std::vector<int32_t> tree(int32_t root) const;
 };
 
 /// The KV of slot from, to slot to.

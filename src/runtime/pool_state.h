@@ -9,6 +9,7 @@
 
 #include "runtime/allocator.h"
 #include "runtime/draft_tree.h"
+#include "runtime/radix_cache.h"
 #include "runtime/step.h"
 #include "shadowgraph/status.h"
 
@@ -32,6 +33,8 @@ struct RuntimeConfig {
   // more: prefixes are shared by snapshots
   int32_t state_slots = 0;
   int32_t state_chunk = 8;  // tokens of a prefill between two of which a snapshot can be taken
+  // Steps that may still run when the next one is made: 0, or 1 where the host works ahead
+  int32_t flight = 0;
   // Columns of a row beyond the longest context; -1: what the draft needs (draft_reserve)
   int32_t reserve = -1;
 
@@ -49,9 +52,11 @@ Status validate(const RuntimeConfig& config);
 /// A running request. Columns are counted past the encoder.
 struct PoolRequest {
   OwnerId id = 0;
+  int32_t lives = 0;           // how often it was retracted
   int32_t row = 0;             // of req_to_token
   int32_t encoder_len = 0;     // columns before the text, whole pages
   int32_t kv_len = 0;          // tokens stored before this step
+  int32_t confirmed_len = 0;   // of them, tokens of steps whose results are processed
   int32_t slots_len = 0;       // columns that have slots
   int32_t shared_len = 0;      // of them, the first ones: the prefix cache's
   int32_t evicted_len = 0;     // of them, the first ones: not in the window pool any more
@@ -66,14 +71,16 @@ struct PoolState {
   std::vector<int32_t> req_to_token;  // rows of width columns
   int64_t width = 0;
   std::vector<int64_t> full_to_swa;  // empty: one pool
-  // By page, page 0 first: whether it is allocated, and how many times it was
+  // By page, page 0 first: whether it is allocated, how many times it was, and how many times it
+  // was given back
   std::vector<bool> taken, swa_taken;
-  std::vector<uint32_t> takes, swa_takes;
+  std::vector<uint32_t> takes, swa_takes, frees, swa_frees;
   std::vector<PoolRequest> requests;
-  Slots cached;  // of the prefix cache
-  // By row of req_to_token; and the slots of the prefix cache's snapshots
-  std::vector<int32_t> state_slots;
-  Slots snapshots;
+  std::vector<CachedSlot> cached;    // the prefix cache's
+  Slots freed;                       // nobody's any more, as soon as the steps in flight have ended
+  std::vector<int32_t> state_slots;  // by row of req_to_token
+  std::vector<CachedSlot> snapshots;  // of states, the prefix cache's
+  Slots tracks;                       // where snapshots of steps in flight go
 
   std::span<const int32_t> row(const PoolRequest& r) const {
     return TokenTable{req_to_token, width}.row(r.row);

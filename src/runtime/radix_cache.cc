@@ -123,9 +123,16 @@ Slots RadixCache::evict(int32_t tokens) {
   return freed;
 }
 
-Slots RadixCache::slots() const {
-  Slots all;
-  visit(*root_, [&](const Node& n) { all.insert(all.end(), n.slots.begin(), n.slots.end()); });
+std::vector<CachedSlot> RadixCache::contents() const {
+  std::vector<CachedSlot> all;
+  const auto add = [&](const auto& self, const Node& n, Chain chain) -> void {
+    for (size_t i = 0; i < n.tokens.size(); ++i) {
+      chain = extend(chain, n.tokens[i]);
+      all.push_back({n.slots[i], chain, n.locks});
+    }
+    for (const auto& [page, child] : n.children) self(self, *child, chain);
+  };
+  add(add, *root_, kNoTokens);
   return all;
 }
 

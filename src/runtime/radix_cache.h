@@ -10,10 +10,20 @@
 #include <vector>
 
 #include "runtime/allocator.h"
+#include "runtime/content.h"
 
 namespace shadowgraph {
 
 using Tokens = std::vector<int32_t>;
+
+/// What a cache says of a slot of its own: whose content it has (of a state, the last token's that
+/// was folded in), and how many requests use it.
+struct CachedSlot {
+  int32_t slot = 0;
+  Chain chain = kNoTokens;
+  int32_t locks = 0;
+  bool operator==(const CachedSlot&) const = default;
+};
 
 class RadixCache {
  public:
@@ -43,8 +53,8 @@ class RadixCache {
   /// free or none is left: their slots, for the caller to free.
   virtual Slots evict(int32_t tokens);
 
-  /// All slots that the cache holds.
-  Slots slots() const;
+  /// All slots that the cache holds, a node's in the order of its tokens.
+  std::vector<CachedSlot> contents() const;
   int32_t evictable_tokens() const;
 
  private:

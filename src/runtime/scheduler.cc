@@ -29,7 +29,10 @@ Scheduler::Scheduler(const RuntimeConfig& config, SchedulerParts parts)
 }
 
 Step Scheduler::next(Choices& choices) {
-  settle(choices);
+  told_ = {};
+  ask(choices);
+  advance();
+  settle();
   if (phase_ == Phase::kNone) {
     churn(choices);
     last_ = plain_step(choices);
@@ -42,6 +45,7 @@ Step Scheduler::next(Choices& choices) {
   last_.full_to_swa.assign(slots_.full_to_swa().begin(), slots_.full_to_swa().end());
   last_.state_slots = state_map_;
   last_.state_moves = std::exchange(moves_, {});
+  last_.in_flight = static_cast<int32_t>(in_flight_.size());
   return last_;
 }
 
@@ -52,15 +56,22 @@ PoolState Scheduler::state() const {
   s.req_to_token.assign(table.slots.begin(), table.slots.end());
   s.width = table.width;
   s.full_to_swa.assign(slots_.full_to_swa().begin(), slots_.full_to_swa().end());
-  s.taken = slots_.full().taken(), s.takes = slots_.full().takes();
-  if (slots_.swa() != nullptr)
-    s.swa_taken = slots_.swa()->taken(), s.swa_takes = slots_.swa()->takes();
+  const auto pages = [](const PageAllocator& pool, auto& taken, auto& takes, auto& frees) {
+    taken = pool.taken(), takes = pool.takes(), frees = pool.frees();
+  };
+  pages(slots_.full(), s.taken, s.takes, s.frees);
+  if (slots_.swa() != nullptr) pages(*slots_.swa(), s.swa_taken, s.swa_takes, s.swa_frees);
   for (const Request& r : running_) {
     s.requests.push_back(r.pool);
     s.requests.back().accepted_len = static_cast<int32_t>(r.accepted.size());
     if (!r.accepted.empty()) s.requests.back().last_accepted = r.accepted.back();
   }
-  s.cached = cache_.slots();
+  s.cached = cache_.contents();
+  for (const Flight& flight : in_flight_) {
+    s.freed.insert(s.freed.end(), flight.freed.begin(), flight.freed.end());
+    for (const Flight::Row& row : flight.rows)
+      if (row.track_slot >= 0) s.tracks.push_back(row.track_slot);
+  }
   s.state_slots = state_map_;
   s.snapshots = states_.snapshots();
   return s;
@@ -76,13 +87,14 @@ size_t Scheduler::index_of(const Request* r) const {
   return i;
 }
 
-/// A request's tokens: its family's, then its own, the same every time.
-Tokens Scheduler::tokens(const Request& r, int32_t count) const {
+int32_t Scheduler::Request::token(int32_t position) const {
+  return position < std::ssize(text) ? text[static_cast<size_t>(position)]
+                                     : own_token(pool.id, position);
+}
+
+Tokens Scheduler::Request::tokens(int32_t count) const {
   Tokens all;
-  for (int32_t i = 0; i < count; ++i) {
-    const auto text = static_cast<int32_t>(i < r.family_len ? r.family : r.pool.id + 2);
-    all.push_back(text * config_.max_context_len + i);
-  }
+  for (int32_t p = 0; p < count; ++p) all.push_back(token(p));
   return all;
 }
 
@@ -96,39 +108,82 @@ Scheduler::Requests Scheduler::in_step() {
   return list;
 }
 
-/// What the last step stored is stored now.
-void Scheduler::settle(Choices& choices) {
+/// What the last step gives: what is accepted, and whether blocks are final.
+void Scheduler::ask(Choices& choices) {
+  const Requests list = in_step();
+  for (size_t i = 0; i < list.size(); ++i) {
+    Told::Answer& answer = told_.answers.emplace_back();
+    answer.request = list[i]->pool.id;
+    const int32_t room = config_.max_context_len - list[i]->pool.kv_len;
+    if (last_.mode == ForwardMode::kTargetVerify) answer.accepted = trees_[i].accept(room, choices);
+    if (last_.mode == ForwardMode::kDllmExtend) answer.again = choices.below(2) != 0;
+  }
+}
+
+/// What the last step stores is stored for every step behind it.
+void Scheduler::advance() {
   const Requests list = in_step();
   const ForwardBatch batch = last_.batch();
-  settle_tracks(list);
+  Flight flight{.rows = {}, .shares = phase_ == Phase::kNone, .freed = {}};
   for (size_t i = 0; i < list.size(); ++i) {
     Request& r = *list[i];
-    if (last_.mode == ForwardMode::kDraftDecode) continue;
+    const Told::Answer& answer = told_.answers[i];
     if (last_.mode == ForwardMode::kTargetVerify) {
-      const int32_t room = config_.max_context_len - r.pool.kv_len;
-      r.accepted = trees_[i].accept(room, choices);
+      r.accepted = answer.accepted;
+      const ProposedTokens proposed{r.pool.id, r.pool.kv_len, config_.draft};
+      const Tokens tree = proposed.tree(r.token(r.pool.kv_len));
+      r.keep_text(r.pool.kv_len);
+      for (const int32_t t : r.accepted) r.text.push_back(tree[static_cast<size_t>(t)]);
     } else if (phase_ == Phase::kCatchUp) {
       r.pool.kv_len += static_cast<int32_t>(std::exchange(r.accepted, {}).size());
-    } else if (last_.mode != ForwardMode::kDllmExtend || choices.below(2) == 0) {
-      r.pool.kv_len += batch.q_len(static_cast<int64_t>(i));  // a block may be denoised again
+    } else if (last_.mode != ForwardMode::kDraftDecode && !answer.again) {
+      r.pool.kv_len += batch.q_len(static_cast<int64_t>(i));
     }
-    if (config_.radix && phase_ == Phase::kNone && r.pool.kv_len <= r.prompt_len) share_prefix(r);
+    flight.rows.push_back({r.pool.id, r.pool.lives, r.pool.kv_len,
+                           std::exchange(r.pool.track_slot, -1), r.tracked_len});
   }
   if (phase_ == Phase::kCatchUp) phase_ = Phase::kNone;
+  in_flight_.push_back(std::move(flight));
+}
+
+/// The results of the first step in flight have come. Those of a request that was retracted
+/// meanwhile are dropped.
+void Scheduler::process() {
+  const Flight done = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  for (const Flight::Row& row : done.rows) {
+    const auto it = std::ranges::find_if(running_, [&](const Request& r) {
+      return r.pool.id == row.request && r.pool.lives == row.lives;
+    });
+    Request* r = it == running_.end() ? nullptr : &*it;
+    settle_track(row, r);
+    if (r == nullptr) continue;
+    r->pool.confirmed_len = row.kv_len;
+    if (config_.radix && done.shares && row.kv_len <= r->prompt_len) share_prefix(*r);
+  }
+  slots_.free(done.freed);
+}
+
+/// Results that are late enough are processed; requests that have ended go.
+void Scheduler::settle() {
+  while (std::ssize(in_flight_) > config_.flight) process();
   if (phase_ != Phase::kNone) return;
   for (size_t i = running_.size(); i-- > 0;) {
     const Request& r = running_[i];
-    if (r.pool.kv_len >= r.end_len ||
-        r.pool.kv_len + std::max(1, config_.dllm_block) > config_.max_context_len)
-      finish(i);
+    if (r.pool.confirmed_len >= r.end_len || !has_room(r.pool.confirmed_len)) finish(i);
   }
+}
+
+/// Whether a request of so many tokens can have more.
+bool Scheduler::has_room(int32_t kv_len) const {
+  return kv_len + std::max(1, config_.dllm_block) <= config_.max_context_len;
 }
 
 void Scheduler::churn(Choices& choices) {
   if (running_.size() > 1 && choices.one_in(8))
     retract(choices.below(static_cast<uint32_t>(running_.size())));
   if (config_.radix && choices.one_in(8))
-    slots_.free(cache_.evict(choices.between(1, 2 * config_.page_size)));
+    give_back(cache_.evict(choices.between(1, 2 * config_.page_size)));
   for (Request& r : running_) {
     if (config_.swa_pages > 0 && choices.below(3) == 0) evict_window(r);
   }
@@ -149,13 +204,15 @@ void Scheduler::arrive(Choices& choices) {
       choices.between(1, choices.one_in(3) ? std::min(longest, config_.max_chunk) : longest);
   r.end_len = r.prompt_len + choices.between(1, config_.max_context_len - r.prompt_len);
   if (config_.radix) {
-    r.family = choices.between(0, 2);
-    r.family_len = choices.between(0, r.prompt_len);
+    const int32_t family = choices.between(0, 2), shared = choices.between(0, r.prompt_len);
+    for (int32_t p = 0; p < shared; ++p) r.text.push_back(family_token(family, p));
   }
+  r.keep_text(r.prompt_len);
   if (config_.max_encoder_len > 0) {
     const int32_t pages = config_.max_encoder_len / config_.page_size;
     r.pool.encoder_len = choices.between(0, pages) * config_.page_size;
   }
+  told_.arrivals.push_back({r.pool.id, r.pool.encoder_len, r.text});
   waiting_.push_back(std::move(r));
 }
 
@@ -176,13 +233,14 @@ bool Scheduler::admit() {
     return false;
   }
   if (config_.radix) {
-    RadixCache::Match match = cache_.match_prefix(tokens(r, r.prompt_len - 1));
+    RadixCache::Match match = cache_.match_prefix(r.tokens(r.prompt_len - 1));
     if (config_.state_slots > 0) {
       const int32_t shared = shared_state(r, static_cast<int32_t>(match.slots.size()));
-      match = cache_.match_prefix(tokens(r, shared));
+      match = cache_.match_prefix(r.tokens(shared));
     }
     std::ranges::copy(match.slots, text(r).begin());
-    r.pool.kv_len = r.pool.slots_len = r.pool.shared_len = static_cast<int32_t>(match.slots.size());
+    const auto cached = static_cast<int32_t>(match.slots.size());
+    r.pool.kv_len = r.pool.confirmed_len = r.pool.slots_len = r.pool.shared_len = cached;
     r.locked = match.node;
     cache_.lock(r.locked);
   }
@@ -193,12 +251,18 @@ bool Scheduler::admit() {
 
 void Scheduler::release(Request& r, int32_t first) {
   const std::span<int32_t> row = rows_.row(r.pool.row);
-  slots_.free(row.first(static_cast<size_t>(r.pool.encoder_len)));
-  slots_.free(
+  give_back(row.first(static_cast<size_t>(r.pool.encoder_len)));
+  give_back(
       text(r).subspan(static_cast<size_t>(first), static_cast<size_t>(r.pool.slots_len - first)));
   rows_.free(r.pool.row);
   release_state(r);
   if (config_.radix) cache_.unlock(r.locked);
+}
+
+void Scheduler::give_back(std::span<const int32_t> slots) {
+  if (in_flight_.empty()) return slots_.free(slots);
+  Slots& freed = in_flight_.back().freed;
+  freed.insert(freed.end(), slots.begin(), slots.end());
 }
 
 /// Its whole pages stay in the cache.
@@ -213,13 +277,13 @@ void Scheduler::finish(size_t i) {
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
-/// Back to the queue, as a prompt of all the tokens that it has by now.
+/// Back to the queue, as a prompt of all the tokens that are known by now.
 void Scheduler::retract(size_t i) {
   Request r = std::move(running_[i]);
   release(r, r.pool.shared_len);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-  r.prompt_len = std::max(r.prompt_len, r.pool.kv_len);
-  r.pool = {.id = r.pool.id, .encoder_len = r.pool.encoder_len};
+  r.prompt_len = std::max(r.prompt_len, r.pool.confirmed_len);
+  r.pool = {.id = r.pool.id, .lives = r.pool.lives + 1, .encoder_len = r.pool.encoder_len};
   r.locked = nullptr;
   waiting_.push_front(std::move(r));
 }
@@ -227,12 +291,12 @@ void Scheduler::retract(size_t i) {
 /// Puts the whole pages of what is stored into the cache; where it has them already, its slots
 /// replace the request's.
 void Scheduler::share_prefix(Request& r) {
-  const int32_t whole = whole_pages(r.pool.kv_len, config_.page_size);
-  const Tokens key = tokens(r, whole);
+  const int32_t whole = whole_pages(r.pool.confirmed_len, config_.page_size);
+  const Tokens key = r.tokens(whole);
   const auto row = text(r).first(static_cast<size_t>(whole));
   const int32_t known = cache_.insert(key, row);
-  slots_.free(row.subspan(static_cast<size_t>(r.pool.shared_len),
-                          static_cast<size_t>(std::max(known - r.pool.shared_len, 0))));
+  give_back(row.subspan(static_cast<size_t>(r.pool.shared_len),
+                        static_cast<size_t>(std::max(known - r.pool.shared_len, 0))));
   const RadixCache::Match match = cache_.match_prefix(key);
   std::ranges::copy(match.slots, row.begin());
   cache_.lock(match.node);
@@ -241,10 +305,10 @@ void Scheduler::share_prefix(Request& r) {
   r.pool.shared_len = whole;
 }
 
-/// What the next query, at kv_len, cannot see any more.
+/// What no query can see any more: of the next step, and of one in flight.
 void Scheduler::evict_window(Request& r) {
   const int32_t end =
-      whole_pages(std::max(0, r.pool.kv_len - config_.window_left), config_.page_size);
+      whole_pages(std::max(0, r.pool.confirmed_len - config_.window_left), config_.page_size);
   if (end <= r.pool.evicted_len) return;
   slots_.free_swa(text(r).subspan(static_cast<size_t>(r.pool.evicted_len),
                                   static_cast<size_t>(end - r.pool.evicted_len)));
@@ -260,7 +324,7 @@ bool Scheduler::try_grow(const Requests& list, std::span<const int32_t> more) {
     growth.push_back({p.slots_len, std::max(p.slots_len, p.kv_len + more[i]), last});
   }
   const int64_t missing = slots_.full().pages_to_grow(growth) - slots_.full().free_pages();
-  if (missing > 0) slots_.free(cache_.evict(static_cast<int32_t>(missing) * config_.page_size));
+  if (missing > 0) give_back(cache_.evict(static_cast<int32_t>(missing) * config_.page_size));
   const std::optional<Slots> slots = slots_.alloc_extend(growth);
   if (!slots) return false;
   auto slot = slots->begin();
@@ -277,6 +341,10 @@ void Scheduler::grow(Requests& list, std::span<const int32_t> more) {
   std::vector<OwnerId> ids;
   for (const Request* r : list) ids.push_back(r->pool.id);
   while (!try_grow(list, more.first(list.size()))) {
+    if (!in_flight_.empty()) {  // what it may use can be freed then
+      while (!in_flight_.empty()) process();
+      continue;
+    }
     if (config_.swa_pages > 0) {
       for (Request& r : running_) evict_window(r);
       if (try_grow(list, more.first(list.size()))) return;

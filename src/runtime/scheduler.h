@@ -15,6 +15,7 @@
 #include "runtime/radix_cache.h"
 #include "runtime/req_to_token.h"
 #include "runtime/state_slots.h"
+#include "runtime/told.h"
 
 namespace shadowgraph {
 
@@ -41,7 +42,14 @@ class Scheduler {
   /// prefill), or arrive whole (prebuilt); then requests decode, or denoise blocks, or speculate:
   /// one draft decode a step but the last, target verify, draft extend (which follow each other
   /// with the same requests).
+  ///
+  /// With RuntimeConfig::flight, the step before still runs: how many tokens it has stored is
+  /// known, what follows from its results (sharing, snapshots, ends, and slots that its rows may
+  /// use) waits.
   Step next(Choices& choices);
+
+  /// What reached it since the step before the last.
+  const Told& told() const { return told_; }
 
   /// The pools that the last step was made from.
   PoolState state() const;
@@ -50,19 +58,39 @@ class Scheduler {
  private:
   struct Request {
     PoolRequest pool;
-    int32_t family = 0, family_len = 0;  // the first tokens are those of all of its family
-    int32_t prompt_len = 0;              // tokens that are extended, not decoded
-    int32_t end_len = 0;                 // it ends with so many tokens
-    int32_t tracked_len = 0;             // tokens that this step's snapshot is behind
+    Tokens text;              // its prompt, and what was accepted; own tokens follow
+    int32_t prompt_len = 0;   // tokens that are extended, not decoded
+    int32_t end_len = 0;      // it ends with so many tokens
+    int32_t tracked_len = 0;  // tokens that this step's snapshot is behind
     RadixCache::Node* locked = nullptr;
     std::vector<int32_t> accepted;  // of the verified tree, until the draft has caught up
+
+    int32_t token(int32_t position) const;
+    Tokens tokens(int32_t count) const;
+    /// So many tokens are known: others are forgotten, or were sampled meanwhile.
+    void keep_text(int32_t count) { text = tokens(count); }
   };
   using Requests = std::vector<Request*>;
+  /// A step whose results are not processed yet.
+  struct Flight {
+    struct Row {
+      OwnerId request = 0;
+      int32_t lives = 0, kv_len = 0;
+      int32_t track_slot = -1, tracked_len = 0;
+    };
+    std::vector<Row> rows;
+    bool shares = false;  // what it stored can be the prefix cache's
+    Slots freed;          // as soon as it has ended
+  };
   /// How far a round of speculation has come: what is next, or that its last step was made.
   enum class Phase : uint8_t { kNone, kDraft, kVerify, kAccept, kCatchUp };
 
   // What happens between steps: scheduler.cc.
-  void settle(Choices& choices);
+  void ask(Choices& choices);
+  void advance();
+  void process();
+  void settle();
+  bool has_room(int32_t kv_len) const;
   void churn(Choices& choices);
   void arrive(Choices& choices);
   bool admit();
@@ -70,13 +98,14 @@ class Scheduler {
   void retract(size_t i);
   /// Gives back the row and all slots from column first on; shared ones are unlocked.
   void release(Request& r, int32_t first);
+  /// Slots that no request has any more, and a step that still runs may use.
+  void give_back(std::span<const int32_t> slots);
   void share_prefix(Request& r);
   void evict_window(Request& r);
   /// Slots for so many more tokens each; who cannot have them goes back to the queue, and out of
   /// the list.
   void grow(Requests& list, std::span<const int32_t> more);
   bool try_grow(const Requests& list, std::span<const int32_t> more);
-  Tokens tokens(const Request& r, int32_t count) const;
   std::span<int32_t> text(const Request& r);
   size_t index_of(const Request* r) const;
 
@@ -86,7 +115,7 @@ class Scheduler {
   int32_t shared_state(Request& r, int32_t cached);
   void release_state(Request& r);
   void add_track(Step& step, Request& r, int32_t count, Choices& choices);
-  void settle_tracks(const Requests& list);
+  void settle_track(const Flight::Row& row, const Request* r);
   void commit_states(const Requests& list);
   void add_trees(Step& step) const;
 
@@ -114,6 +143,8 @@ class Scheduler {
   std::vector<StateMove> moves_;    // since the last step
   std::deque<Request> waiting_;
   std::deque<Request> running_;
+  std::deque<Flight> in_flight_;
+  Told told_;
   OwnerId next_id_ = 1;
   Step last_;
   Phase phase_ = Phase::kNone;

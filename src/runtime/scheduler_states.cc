@@ -26,7 +26,7 @@ bool Scheduler::admit_state(Request& r) {
 
 /// Tokens of the prefix that a request may share, of so many that the cache has.
 int32_t Scheduler::shared_state(Request& r, int32_t cached) {
-  const StateSlots::Snapshot* snapshot = states_.match(tokens(r, cached));
+  const StateSlots::Snapshot* snapshot = states_.match(r.tokens(cached));
   if (snapshot == nullptr) return 0;
   moves_.push_back({.kind = StateMove::Kind::kCopy,
                     .slot = r.pool.state_slot,
@@ -55,16 +55,13 @@ void Scheduler::add_track(Step& step, Request& r, int32_t count, Choices& choice
   r.tracked_len = r.pool.kv_len + behind;
 }
 
-/// The step has run: its snapshots are the cache's.
-void Scheduler::settle_tracks(const Requests& list) {
-  for (Request* r : list) {
-    const int32_t slot = std::exchange(r->pool.track_slot, -1);
-    if (slot < 0) continue;
-    if (states_.keep(tokens(*r, r->tracked_len), slot)) {
-      moves_.push_back({.kind = StateMove::Kind::kKeep, .slot = slot});
-    } else {
-      states_.free(slot);
-    }
+/// A step has run: its snapshot is the cache's, unless its request (nullptr) has gone meanwhile.
+void Scheduler::settle_track(const Flight::Row& row, const Request* r) {
+  if (row.track_slot < 0) return;
+  if (r != nullptr && states_.keep(r->tokens(row.tracked_len), row.track_slot)) {
+    moves_.push_back({.kind = StateMove::Kind::kKeep, .slot = row.track_slot});
+  } else {
+    states_.free(row.track_slot);
   }
 }
 

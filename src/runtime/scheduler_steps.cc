@@ -21,7 +21,12 @@ std::vector<T> some_of(const std::vector<T>& all, Choices& choices) {
 
 Step Scheduler::plain_step(Choices& choices) {
   Requests prompts, ready;
-  for (Request& r : running_) (r.pool.kv_len < r.prompt_len ? prompts : ready).push_back(&r);
+  for (Request& r : running_) {
+    if (r.pool.kv_len < r.prompt_len)
+      prompts.push_back(&r);
+    else if (has_room(r.pool.kv_len))  // else it ends as soon as that is known
+      ready.push_back(&r);
+  }
   const auto extend = [&] {
     const Requests list = some_of(prompts, choices);
     if (config_.prebuilt) return extend_step(ForwardMode::kPrebuilt, list, {}, choices);
@@ -61,11 +66,12 @@ Step Scheduler::step_of(ForwardMode mode, const Requests& list) const {
   return step;
 }
 
-/// The next tokens of a request: their slots and positions.
+/// The next tokens of a request: their slots, positions and ids.
 void Scheduler::add_tokens(Step& step, const Request& r, int32_t count) {
   for (int32_t t = r.pool.kv_len; t < r.pool.kv_len + count; ++t) {
     step.out_cache_loc.push_back(text(r)[static_cast<size_t>(t)]);
     step.positions.push_back(t);
+    step.input_ids.push_back(r.token(t));
   }
 }
 
@@ -139,8 +145,10 @@ void Scheduler::begin_round(Requests list, Choices& choices) {
   }
   grow(list, more);
   trees_.clear();
-  for (size_t i = 0; i < list.size(); ++i)
+  for (const Request* r : list) {
     trees_.push_back(DraftTree::random(config_.draft, choices));
+    told_.proposals.push_back({r->pool.id, trees_.back().parent});
+  }
   last_ = step_of(ForwardMode::kIdle, list);  // who takes part
   next_draft_ = 0;
   phase_ = config_.draft.num_steps > 1 ? Phase::kDraft : Phase::kVerify;
@@ -162,6 +170,9 @@ Step Scheduler::draft_step() {
     layout.append_slots(text(*r), &step.out_cache_loc);
     step.positions.insert(step.positions.end(), static_cast<size_t>(config_.draft.topk),
                           r->pool.kv_len + step.draft_step);
+    const ProposedTokens proposed{r->pool.id, r->pool.kv_len, config_.draft};
+    for (int32_t k = 0; k < config_.draft.topk; ++k)
+      step.input_ids.push_back(proposed.branch(k)[static_cast<size_t>(step.draft_step)]);
     if (step.draft_step == 0) layout.append_copies(text(*r), &step.copies);
   }
   if (next_draft_ + 1 == config_.draft.num_steps) phase_ = Phase::kVerify;
@@ -179,6 +190,9 @@ Step Scheduler::verify_step() {
     const auto first = step.positions.end() - trees_[i].size();
     for (int32_t t = 0; t < trees_[i].size(); ++t)
       first[t] = r.pool.kv_len + trees_[i].depth[static_cast<size_t>(t)];
+    const ProposedTokens proposed{r.pool.id, r.pool.kv_len, config_.draft};
+    std::ranges::copy(proposed.tree(r.token(r.pool.kv_len)),
+                      step.input_ids.end() - trees_[i].size());
     if (config_.draft.topk > 1) trees_[i].append_mask(r.pool.kv_len, &step.custom_mask);
   }
   add_trees(step);

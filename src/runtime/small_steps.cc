@@ -1,6 +1,7 @@
 #include "runtime/small_steps.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "attn/page_table.h"
 
@@ -41,6 +42,38 @@ void add_slots(const Step& step, size_t request, int32_t first, int32_t count,
   for (int32_t c = first; c < first + count; ++c) slots->push_back(text[static_cast<size_t>(c)]);
 }
 
+/// Every request's tokens are its own.
+void add_chains(const StepShape& s, size_t i, int32_t q_len, Step* step) {
+  const OwnerId id = step->requests[i];
+  const int32_t prefix = s.prefix_lens[i];
+  StepChains& c = step->chains;
+  if (i == 0) c.prefix_indptr = {0};
+  std::vector<int32_t> stored, tokens;
+  for (int32_t p = 0; p < prefix; ++p) stored.push_back(own_token(id, p));
+  append_path(kNoTokens, stored, &c.prefix);
+  c.prefix_indptr.push_back(static_cast<int32_t>(c.prefix.size()));
+  const Chain before = prefix > 0 ? c.prefix.back() : kNoTokens;
+  if (s.mode == ForwardMode::kDraftDecode) {
+    const ProposedTokens proposed{id, prefix, s.draft};
+    for (int32_t branch = 0; branch < s.draft.topk; ++branch) {
+      append_path(before, proposed.branch(branch), &c.fresh);
+      step->input_ids.push_back(proposed.branch(branch)[static_cast<size_t>(s.draft_step)]);
+    }
+    return;
+  }
+  if (is_target_verify(s.mode)) {
+    std::vector<int32_t> parents(static_cast<size_t>(q_len));
+    std::iota(parents.begin(), parents.end(), -1);
+    if (i < s.trees.size()) parents = s.trees[i].parent;
+    tokens = ProposedTokens{id, prefix, s.draft}.tree(own_token(id, prefix));
+    append_tree(before, tokens, parents, &c.fresh);
+  } else {
+    for (int32_t p = prefix; p < prefix + q_len; ++p) tokens.push_back(own_token(id, p));
+    append_path(before, tokens, &c.fresh);
+  }
+  step->input_ids.insert(step->input_ids.end(), tokens.begin(), tokens.end());
+}
+
 void add_request(const StepShape& s, size_t i, Step* step) {
   const int32_t prefix = s.prefix_lens[i];
   const auto row = TokenTable{step->req_to_token, step->width}.row(static_cast<int64_t>(i) + 1);
@@ -50,6 +83,7 @@ void add_request(const StepShape& s, size_t i, Step* step) {
   const bool counts_new = step->seq_lens_kind == SeqLensKind::kFull;
   step->seq_lens.push_back(prefix + (counts_new ? q_len : 0));
   if (!s.q_lens.empty()) step->extend_lens.push_back(q_len);
+  add_chains(s, i, q_len, step);
   if (s.mode == ForwardMode::kDraftDecode) {
     const DraftLayout layout{s.draft, s.page_size, prefix};
     layout.append_slots(row, &step->out_cache_loc);
@@ -99,6 +133,7 @@ Step make_step(const StepShape& s, int32_t width) {
     const auto row = TokenTable{step.req_to_token, step.width}.row(static_cast<int64_t>(i) + 1);
     const auto slots = row.first(static_cast<size_t>(s.encoder_lens[i]));
     step.encoder_out_cache_loc.insert(step.encoder_out_cache_loc.end(), slots.begin(), slots.end());
+    append_encoder(step.requests[i], s.encoder_lens[i], &step.chains.encoder);
   }
   if (s.states) add_states(s, &step);
   if (!s.swa) return step;

@@ -45,9 +45,13 @@ bool StateSlots::evict() {
   return true;
 }
 
-Slots StateSlots::snapshots() const {
-  Slots all;
-  for (const Snapshot& s : snapshots_) all.push_back(s.slot);
+std::vector<CachedSlot> StateSlots::snapshots() const {
+  std::vector<CachedSlot> all;
+  for (const Snapshot& s : snapshots_) {
+    Chain chain = kNoTokens;
+    for (const int32_t token : s.prefix) chain = extend(chain, token);
+    all.push_back({.slot = s.slot, .chain = chain});
+  }
   return all;
 }
 

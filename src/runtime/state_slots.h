@@ -36,8 +36,8 @@ class StateSlots {
   /// Frees the slot of the snapshot that was used least recently. False: there is none.
   virtual bool evict();
 
-  /// The slots of all snapshots.
-  Slots snapshots() const;
+  /// All snapshots.
+  std::vector<CachedSlot> snapshots() const;
 
  private:
   std::deque<int32_t> free_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/content.h"
 #include "runtime/draft_tree.h"
 #include "runtime/state_move.h"
 #include "shadowgraph/device/annotations.h"
@@ -30,6 +31,13 @@ struct Step {
   std::vector<int32_t> state_slots, track_slots, track_lens;
   std::vector<int32_t> retrieve_next_token, retrieve_next_sibling;
   std::vector<StateMove> state_moves;
+  /// The token of each query, as positions: of each new token, and in a draft decode of each
+  /// branch.
+  std::vector<int32_t> input_ids;
+  /// Steps before this one that may still run when it is made.
+  int32_t in_flight = 0;
+  /// What all of this is about: the slots' tokens, by the book of contents (contents.h).
+  StepChains chains;
 
   /// Views of this.
   ForwardBatch batch() const {

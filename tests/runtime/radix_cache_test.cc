@@ -7,6 +7,12 @@
 namespace shadowgraph {
 namespace {
 
+Slots slots_of(const RadixCache& cache) {
+  Slots slots;
+  for (const CachedSlot& c : cache.contents()) slots.push_back(c.slot);
+  return slots;
+}
+
 Slots sorted(Slots s) {
   std::ranges::sort(s);
   return s;
@@ -15,7 +21,7 @@ Slots sorted(Slots s) {
 TEST(Radix, MatchesWholePagesOnly) {
   RadixCache cache(2);
   EXPECT_EQ(cache.insert(Tokens{1, 2, 3, 4, 5}, Slots{2, 3, 4, 5, 6}), 0);
-  EXPECT_EQ(cache.slots(), (Slots{2, 3, 4, 5}));
+  EXPECT_EQ(slots_of(cache), (Slots{2, 3, 4, 5}));
   EXPECT_EQ(cache.match_prefix(Tokens{1, 2, 3, 4, 5}).slots, (Slots{2, 3, 4, 5}));
   EXPECT_EQ(cache.match_prefix(Tokens{1, 2, 3}).slots, (Slots{2, 3}));
   EXPECT_EQ(cache.match_prefix(Tokens{1, 2, 3, 9}).slots, (Slots{2, 3}));
@@ -29,7 +35,7 @@ TEST(Radix, WhatIsCachedKeepsItsSlots) {
   EXPECT_EQ(cache.insert(Tokens{1, 2, 4, 5}, Slots{7, 8, 9, 10}), 2);
   EXPECT_EQ(cache.match_prefix(Tokens{1, 2, 4, 5}).slots, (Slots{1, 2, 9, 10}));
   EXPECT_EQ(cache.match_prefix(Tokens{1, 2, 3}).slots, (Slots{1, 2, 3}));
-  EXPECT_EQ(sorted(cache.slots()), (Slots{1, 2, 3, 9, 10}));
+  EXPECT_EQ(sorted(slots_of(cache)), (Slots{1, 2, 3, 9, 10}));
 }
 
 TEST(Radix, ARowThatChangesHandsChangesNoPrefix) {
@@ -63,7 +69,7 @@ TEST(Radix, ALockHoldsTheWholePathAndSurvivesASplit) {
   EXPECT_EQ(cache.evictable_tokens(), 2);
   cache.unlock(node);
   EXPECT_EQ(sorted(cache.evict(10)), (Slots{5, 7}));
-  EXPECT_EQ(sorted(cache.slots()), (Slots{1, 2, 3}));
+  EXPECT_EQ(sorted(slots_of(cache)), (Slots{1, 2, 3}));
   cache.unlock(node);
   EXPECT_EQ(cache.evictable_tokens(), 3);
   EXPECT_EQ(sorted(cache.evict(10)), (Slots{1, 2, 3}));
@@ -74,7 +80,7 @@ TEST(Radix, ALockOnAPrefixLetsTheRestGo) {
   cache.insert(Tokens{1, 2, 3}, Slots{1, 2, 3});
   cache.lock(cache.match_prefix(Tokens{1, 2}).node);
   EXPECT_EQ(cache.evict(10), Slots{3});
-  EXPECT_EQ(sorted(cache.slots()), (Slots{1, 2}));
+  EXPECT_EQ(sorted(slots_of(cache)), (Slots{1, 2}));
 }
 
 }  // namespace

@@ -27,7 +27,10 @@ TEST(StateSlots, TheLongestSnapshotOfAPrefixIsFound) {
   EXPECT_EQ(s.match(Tokens{7, 8, 9, 9, 1})->slot, 2);
   EXPECT_EQ(s.match(Tokens{7, 8, 9})->slot, 1);
   EXPECT_EQ(s.match(Tokens{8}), nullptr);
-  EXPECT_EQ(s.snapshots(), (Slots{2, 1}));
+  const std::vector<CachedSlot> all = s.snapshots();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].slot, 2);
+  EXPECT_EQ(all[1], (CachedSlot{.slot = 1, .chain = extend(extend(kNoTokens, 7), 8)}));
 }
 
 TEST(StateSlots, WhatWasUsedLongestAgoIsEvictedFirst) {

@@ -100,7 +100,7 @@ void choose_heads(const Draws& d, AttentionCase& x) {
   Choices& c = d.c;
   if (x.layout == KvLayout::kMlaLatent) return choose_latent_heads(c, x);
   // A token's group alone has more rows than a block of the prefill kernel: too dear for a factor.
-  const bool tall = c.one_in(200);
+  const bool tall = c.one_in(100);
   x.num_kv_heads = tall ? 1 : c.of("kv_heads", {1, 1, 2, 1, 3});
   const auto group = [&] {
     if (tall) return 104;

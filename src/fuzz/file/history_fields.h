@@ -151,6 +151,14 @@ void visit_fields(V& v, DraftShape& d) {
 }
 
 template <class V>
+void visit_fields(V& v, StepChains& c) {
+  v("prefix_indptr", c.prefix_indptr);
+  v("prefix", c.prefix);
+  v("fresh", c.fresh);
+  v("encoder", c.encoder);
+}
+
+template <class V>
 void visit_fields(V& v, Step& s) {
   v("mode", s.mode);
   v("seq_lens_kind", s.seq_lens_kind);
@@ -178,6 +186,8 @@ void visit_fields(V& v, Step& s) {
   v("retrieve_next_token", s.retrieve_next_token);
   v("retrieve_next_sibling", s.retrieve_next_sibling);
   v("state_moves", s.state_moves);
+  v("input_ids", s.input_ids);
+  v("chains", s.chains);
 }
 
 /// The members of the file itself, behind its head.

@@ -172,6 +172,27 @@ class CaseCheck : CaseRanges {
        m_.num_draft_tokens);
   }
 
+  /// Chains are said of every slot of the step, or of none.
+  void check_chains(const Step& s, const std::string& at) {
+    const StepChains& c = s.chains;
+    if (c.prefix_indptr.empty()) return;
+    const bool rises = c.prefix_indptr.front() == 0 && std::ranges::is_sorted(c.prefix_indptr);
+    if (!rises || c.prefix_indptr.size() != s.requests.size() + 1 ||
+        c.prefix_indptr.back() != std::ssize(c.prefix))
+      return fail(at + "chains.prefix_indptr", "offsets into prefix", c.prefix_indptr.back());
+    in(at + "chains.fresh", std::ssize(s.out_cache_loc), std::ssize(c.fresh),
+       std::ssize(s.out_cache_loc));
+    const ForwardBatch batch = s.batch();
+    int64_t encoders = 0;
+    for (int64_t i = 0; i < batch.size(); ++i) {
+      encoders += batch.encoder_len(i);
+      const int32_t stored =
+          batch.extent(i).prefix_len - (s.mode == ForwardMode::kDraftDecode ? s.draft_step : 0);
+      in(at + "chains.prefix", stored, std::ssize(c.prefix_of(static_cast<size_t>(i))), stored);
+    }
+    in(at + "chains.encoder", encoders, std::ssize(c.encoder), encoders);
+  }
+
   void check_step(const Step& s, const std::string& at) {
     const int64_t slots = o_.slots * m_.dcp_size;
     if (s.requests.size() != s.seq_lens.size())
@@ -201,6 +222,7 @@ class CaseCheck : CaseRanges {
     Status legal = validate(s.batch());
     for (Finding& f : legal.findings()) f.where.field.insert(0, at);
     status_.add(std::move(legal));
+    if (status_.ok()) check_chains(s, at);
     if (status_.ok()) check_v4_step(s, at);
     const bool runs = s.mode != ForwardMode::kPrebuilt && serves(*x_.history.backend, s.mode);
     if (status_.ok() && runs)

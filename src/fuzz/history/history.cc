@@ -10,6 +10,7 @@
 #include "core/shrink.h"
 #include "fuzz/history/effects.h"
 #include "fuzz/history/history_pairs.h"
+#include "runtime/contents.h"
 #include "runtime/scheduler.h"
 
 namespace shadowgraph {
@@ -31,6 +32,7 @@ std::string History::to_string() const {
   if (runtime.dllm_block > 0) add("dllm_block", runtime.dllm_block);
   if (runtime.radix) s += " radix";
   if (runtime.prebuilt) s += " prebuilt";
+  if (runtime.flight > 0) add("flight", runtime.flight);
   if (model.in_graph_tables) s += " in_graph_tables";
   if (model.dcp_size > 1) {
     add("dcp_size", model.dcp_size);
@@ -88,14 +90,19 @@ void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vect
   SchedulerParts parts(runtime);
   if (tap != nullptr) tap->parts(runtime, parts);
   Scheduler scheduler(runtime, std::move(parts));
+  Contents contents(h.runtime);
   for (int32_t i = 0; i < h.steps && result.findings.ok(); ++i) {
     Step step = scheduler.next(choices);
     if (h.items && step.mode == ForwardMode::kExtend) choose_items(choices, &step);
     const PoolState pools = scheduler.state();
     if (tap != nullptr) tap->step(step, pools);
+    contents.follow(scheduler.told(), pools, &step);
     if (steps != nullptr) steps->push_back(step);
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
+    // Outputs say of contents what they can.
+    if (result.findings.ok() && !options.outputs_alone)
+      result.findings = contents.judge(pools, step);
     // What is asked is wrong itself: no output says so.
     if (options.outputs_alone && !result.findings.ok()) {
       result.findings = {};

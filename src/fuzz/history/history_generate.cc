@@ -293,6 +293,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   h.runner.draft_rows = std::max(r.max_requests, h.runner.buckets.back());
   h.runner.max_tokens = most_tokens(h);
   h.items = b.info().items && std::ranges::none_of(m.layers, has_window) && c.one_in("items", 3);
+  r.flight = c.one_in("flight", 3) ? 1 : 0;
   assert(validate(r).ok());
   return h;
 }
