@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <utility>
 
 #include "faults/plant.h"
@@ -61,13 +62,23 @@ class BegunPageCache final : public LooseCache {
   }
 };
 
-class NeverUnlocks final : public RadixCache {
+/// Locks do not count: who unlocks a node unlocks it for all.
+class FlagLocks final : public RadixCache {
  public:
-  NeverUnlocks(int32_t page_size, Act act) : RadixCache(page_size), act_(std::move(act)) {}
-  void unlock(Node* /*node*/) override { act_(); }
+  FlagLocks(int32_t page_size, Act act) : RadixCache(page_size), act_(std::move(act)) {}
+  void lock(Node* node) override {
+    if (locked_.insert(node).second)
+      RadixCache::lock(node);
+    else
+      act_();
+  }
+  void unlock(Node* node) override {
+    if (locked_.erase(node) > 0) RadixCache::unlock(node);
+  }
 
  private:
   const Act act_;
+  std::set<Node*> locked_;
 };
 
 class FreesTwice final : public SlotAllocator {
@@ -123,8 +134,8 @@ constexpr Fault kContentsFaults[] = {
      make_tap<CacheTap<FirstPageCache>>},
     {"L2", "PREFIX", "A prefix match shares the page in which the tokens begin to differ",
      "fa.I-07", "", make_tap<CacheTap<BegunPageCache>>},
-    {"L3", "PREFIX", "What a request has locked in the prefix cache stays locked behind it",
-     "fa.I-07", "", make_tap<CacheTap<NeverUnlocks>>},
+    {"L3", "PREFIX", "A lock in the prefix cache is a flag: who ends first unlocks it for all",
+     "fa.I-07", "", make_tap<CacheTap<FlagLocks>>},
     {"L4", "PREFIX", "Slots that end are given back by two paths", "sglang#31662", "",
      make_tap<FreesTwiceTap>},
     {"L5", "PREFIX", "A snapshot of a state is named by a page less than it has seen",

@@ -58,6 +58,7 @@ class Contents {
     int32_t encoder_len = 0;
     int32_t lives = -1;  // as last seen running; -1: never
     int32_t stored = 0, confirmed = 0;
+    int32_t prompt_len = 0;  // what its prompt is now: after a retraction all that was confirmed
     std::vector<int32_t> parents;   // of its tree
     std::vector<int32_t> accepted;  // until the draft has caught up
 
@@ -105,8 +106,10 @@ class Contents {
   void write_slot(int64_t slot, const PoolState& pools, const Held& what, const Place& place);
   void judge_write(int64_t slot, const Place& place);
   void play_states(const Step& step);
+  static bool has_chains(const Step& step);
   void find_final(const PoolState& pools);
   std::string name(const Held& held) const;
+  std::string name(Chain chain);
 
   RuntimeConfig config_;
   Space full_, window_, states_;
@@ -115,6 +118,7 @@ class Contents {
   std::deque<Played> in_flight_;
   std::vector<Held> verified_;  // states behind each token of the last verify's trees
   std::vector<bool> final_;     // slots of the full pool that are stored for good
+  bool row_failed_ = false;     // its first read that is wrong is told
   Status status_;
 };
 

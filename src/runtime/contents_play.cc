@@ -6,6 +6,11 @@
 
 namespace shadowgraph {
 
+/// A draft of another shape has other slots than those that the book knows.
+bool Contents::has_chains(const Step& step) {
+  return step.chains.fresh.size() == step.out_cache_loc.size();
+}
+
 /// Slots whose content others may read from now on.
 void Contents::find_final(const PoolState& pools) {
   final_.assign(full_.slots.size(), false);
@@ -45,7 +50,7 @@ void Contents::copy(const PoolState& pools, const Step& step) {
 }
 
 void Contents::write(const PoolState& pools, const Step& step) {
-  if (step.chains.fresh.size() != step.out_cache_loc.size()) return;  // step.slots says so
+  if (!has_chains(step)) return;
   const ForwardBatch batch = step.batch();
   const bool drafts = step.mode == ForwardMode::kDraftDecode;
   size_t n = 0;
@@ -78,12 +83,17 @@ void Contents::write(const PoolState& pools, const Step& step) {
   std::ranges::sort(last_.pages);
 }
 
+/// Moves beyond the pool are not played: what they should have made is missed.
 void Contents::move_states(const Step& step) {
+  const auto in_pool = [&](int64_t slot) { return slot >= 0 && slot < std::ssize(states_.slots); };
   for (const StateMove& m : step.state_moves) {
+    if (!in_pool(m.slot)) continue;
     Held& slot = states_.slots[static_cast<size_t>(m.slot)];
     switch (m.kind) {
       case StateMove::Kind::kFresh: slot = {kNoTokens, m.owner, -1}; break;
-      case StateMove::Kind::kCopy: slot = states_.slots[static_cast<size_t>(m.from)]; break;
+      case StateMove::Kind::kCopy:
+        slot = in_pool(m.from) ? states_.slots[static_cast<size_t>(m.from)] : Held{};
+        break;
       case StateMove::Kind::kCommit: {
         const auto n =
             static_cast<size_t>(m.from) * static_cast<size_t>(config_.draft.num_draft_tokens) +
@@ -102,6 +112,7 @@ void Contents::play_states(const Step& step) {
   if (config_.state_slots == 0 || step.mode == ForwardMode::kDraftDecode ||
       is_draft_extend(step.mode, DraftExtendV2::kIncluded))
     return;
+  if (!has_chains(step)) return;
   size_t n = 0;
   const bool verify = is_target_verify(step.mode);
   if (verify) verified_.clear();
@@ -114,7 +125,7 @@ void Contents::play_states(const Step& step) {
     for (int32_t t = 1; verify && t <= row.q_len; ++t) verified_.push_back(held(t));
     const auto state = step.state_slots[static_cast<size_t>(step.req_pool_indices[i])];
     if (!verify) states_.slots[static_cast<size_t>(state)] = held(row.q_len);
-    if (i < step.track_slots.size() && step.track_slots[i] > 0) {
+    if (i < std::min(step.track_slots.size(), step.track_lens.size()) && step.track_slots[i] > 0) {
       const int32_t covered = step.track_lens[i] - row.stored;
       const int32_t behind = covered - covered % config_.state_chunk;
       if (behind > 0 && behind <= row.q_len)

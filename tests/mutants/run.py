@@ -24,6 +24,7 @@ from ledger import Ledger, Refused
 # Who must see a mutant, quickest first, by the folder of its file: the first that fits.
 PROGRAMS = (
     ("src/core/choices", ("core_tests",)),
+    ("src/core/covering", ("core_tests",)),
     ("src/core/shrink", ("core_tests",)),
     ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests", "check_tests")),
     ("src/report/", ("report_tests",)),

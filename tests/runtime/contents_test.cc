@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -15,11 +14,8 @@
 namespace shadowgraph {
 namespace {
 
-/// A part of a history that goes wrong; empty: none does.
-struct Slip {
-  std::function<void(const RuntimeConfig&, SchedulerParts&)> parts;
-  std::function<void(Step&, PoolState&)> step;  // before the book sees them
-};
+/// What goes wrong on the way to the book; empty: nothing.
+using Slip = std::function<void(Step&, PoolState&)>;
 
 /// The first finding of histories, with their seed and step.
 struct Found {
@@ -32,14 +28,12 @@ struct Found {
 Found first_found(const RuntimeConfig& config, uint64_t seeds, int steps, const Slip& slip = {}) {
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     Choices choices{Rng(seed)};
-    SchedulerParts parts(config);
-    if (slip.parts) slip.parts(config, parts);
-    Scheduler scheduler(config, std::move(parts));
+    Scheduler scheduler(config);
     Contents contents(config);
     for (int i = 0; i < steps; ++i) {
       Step step = scheduler.next(choices);
       PoolState pools = scheduler.state();
-      if (slip.step) slip.step(step, pools);
+      if (slip) slip(step, pools);
       contents.follow(scheduler.told(), pools, &step);
       Status status = check_pool(pools);
       status.add(check_step(step, pools));
@@ -72,7 +66,7 @@ TEST(Contents, AreRightInEveryHistory) {
 /// The law that a slip breaks first, in plain histories; "" if none is.
 std::string broken(const RuntimeConfig& config,
                    const std::function<void(Step&, PoolState&)>& slip) {
-  return first_found(config, 40, 100, {.step = slip}).law;
+  return first_found(config, 40, 100, slip).law;
 }
 
 RuntimeConfig sharing(int32_t page_size = 4) {
@@ -198,7 +192,7 @@ TEST(Contents, AFindingNamesTheTokensThatItFound) {
   const auto no_copies = [](Step& step, PoolState&) {
     if (is_draft_extend(step.mode, DraftExtendV2::kIncluded)) step.copies.clear();
   };
-  const Found found = first_found(drafting(1, {2, 3, 6}), 40, 100, {.step = no_copies});
+  const Found found = first_found(drafting(1, {2, 3, 6}), 40, 100, no_copies);
   EXPECT_NE(found.text.find("expected token "), std::string::npos) << found.text;
   EXPECT_NE(found.text.find(" of request "), std::string::npos) << found.text;
 }

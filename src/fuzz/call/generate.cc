@@ -70,7 +70,8 @@ RequestExtent choose_request(const Draws& d, CaseKernel kernel) {
 void choose_requests(const Draws& d, AttentionCase& x) {
   Choices& c = d.c;
   if (d.declared == nullptr) {
-    const int batch = c.one_in(5) ? 1 : c.between(2, c.one_in(4) ? 6 : 3);
+    const int batch =
+        c.one_in("one_request", 5) ? 1 : c.between(2, c.one_in("many_requests", 4) ? 6 : 3);
     for (int i = 0; i < batch; ++i) x.requests.push_back(choose_request(d, x.kernel));
     return;
   }
@@ -98,8 +99,8 @@ void choose_heads(const Draws& d, AttentionCase& x) {
   if (d.declared != nullptr) return choose_declared_heads(d, x);
   Choices& c = d.c;
   if (x.layout == KvLayout::kMlaLatent) return choose_latent_heads(c, x);
-  // A token's group alone has more rows than a block of the prefill kernel.
-  const bool tall = c.one_in("tall_group", 200);
+  // A token's group alone has more rows than a block of the prefill kernel: too dear for a factor.
+  const bool tall = c.one_in(100);
   x.num_kv_heads = tall ? 1 : c.of("kv_heads", {1, 1, 2, 1, 3});
   const auto group = [&] {
     if (tall) return 104;

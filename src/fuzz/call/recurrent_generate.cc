@@ -24,7 +24,7 @@ int32_t prefill_len(Choices& c) {
 }
 
 void choose_rows(Choices& c, RecurrentCase& x, Step step) {
-  const int rows = c.one_in(5) ? 1 : c.between(2, c.one_in(4) ? 6 : 3);
+  const int rows = c.one_in("one_row", 5) ? 1 : c.between(2, c.one_in("many_rows", 4) ? 6 : 3);
   const int most = c.between(1, 8);  // of a verify step
   for (int i = 0; i < rows; ++i) {
     RecurrentCase::Row row;

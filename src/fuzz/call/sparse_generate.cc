@@ -20,7 +20,7 @@ int32_t choose_keys(Choices& c) {
 }
 
 void choose_rows(Choices& c, SparseCase& x, int most) {
-  const int rows = c.one_in(5) ? 1 : c.between(2, c.one_in(4) ? most : 3);
+  const int rows = c.one_in("one_row", 5) ? 1 : c.between(2, c.one_in("many_rows", 4) ? most : 3);
   x.rows.assign(static_cast<size_t>(rows), {});
 }
 

@@ -5,15 +5,9 @@
 #include "attn/page_table.h"
 #include "backends/fill/rows.h"
 #include "fuzz/history/history.h"
+#include "fuzz/history/history_words.h"
 
 namespace shadowgraph {
-
-/// The words of levels.
-static std::string_view name_of(RunnerData d) {
-  constexpr std::string_view kNames[] = {"random", "uniform", "selector"};
-  return kNames[static_cast<size_t>(d)];
-}
-
 namespace {
 
 /// What the runtime does beside plain paging: one of these at a time.
@@ -61,8 +55,8 @@ void choose_features(const Backend& b, Choices& c, History* h) {
   switch (c.of("extra", std::span<const Extra>(extras))) {
     case Extra::kNone: break;
     case Extra::kRadix: r.radix = true; break;
-    case Extra::kSwaPool: r.window_left = c.between("swa_window_left", 0, 5); break;
-    case Extra::kEncoder: r.max_encoder_len = c.between("max_encoder_len", 1, 5); break;
+    case Extra::kSwaPool: r.window_left = c.of("swa_window_left", {0, 1, 3, 5}); break;
+    case Extra::kEncoder: r.max_encoder_len = c.of("max_encoder_len", {1, 2, 5}); break;
   }
   if (has_mode(b.info(), ForwardMode::kDllmExtend) && r.draft.num_steps == 0 &&
       r.max_encoder_len == 0)
@@ -180,7 +174,7 @@ void choose_layers(const Backend& b, Choices& c, History* h) {
   const bool windows = b.info().window_with_encoder || r.max_encoder_len == 0;
   if (b.info().heads && windows && (r.window_left >= 0 || c.one_in("window", 3)))
     m.layers.push_back(
-        layer(latent, c, r.window_left >= 0 ? r.window_left : c.between("window_left", 0, 4)));
+        layer(latent, c, r.window_left >= 0 ? r.window_left : c.of("window_left", {0, 1, 4})));
   // The window's pool has what its window sees, and no more of a chunk.
   const int32_t seen_pages = r.window_left < 0 ? 2 : (r.window_left + 1) / m.page_size;
   if (b.info().local && r.max_encoder_len == 0 && seen_pages > 0 && c.one_in("local", 4)) {
@@ -261,11 +255,11 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   const Backend& b = *h.backend;
   RuntimeConfig& r = h.runtime;
   ModelConfig& m = h.model;
-  r.max_requests = c.between("max_requests", 1, 4);
+  r.max_requests = c.between("max_requests", b.info().halves ? 2 : 1, 4);  // two batches of them
   m.page_size = r.page_size = choose_page_size(b, c);
   choose_features(b, c, &h);
   r.max_context_len = m.page_size * c.between(2, 4) + c.between(8, 24);
-  r.max_chunk = c.between(2, 9);
+  r.max_chunk = c.between(2, 9) * std::max(1, m.page_size / 8);  // prompts of pages, in few steps
   m.max_context_len = r.max_context_len;
   m.max_encoder_len = r.max_encoder_len;
   m.swa_pool = r.window_left >= 0;
@@ -273,12 +267,15 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   m.num_draft_tokens = r.draft.num_draft_tokens;
   choose_layers(b, c, &h);
   const int32_t pages = static_cast<int32_t>(pages_for(r.width(), m.page_size));
-  r.num_pages = pages + pages * c.between("spare_contexts", 0, r.max_requests);
+  r.num_pages =
+      pages + pages * c.between("spare_contexts", b.info().halves ? 1 : 0, r.max_requests);
   const bool no_padding_keys = b.info().engine->padding_len == 0;
   m.seq_len_fill =
       no_padding_keys ? c.of("seq_len_fill", {0, 0, 0, 5}) : c.of("seq_len_fill", {1, 1, 1, 5});
   h.runner.seed = c.below(1u << 16);
-  h.steps = c.between(6, 30);
+  // Prompts come first: a backend that extends none, or halves batches, waits for its steps.
+  const bool waits = !has_mode(b.info(), ForwardMode::kExtend) || b.info().halves;
+  h.steps = waits ? c.between(12, 28) : c.between(6, 26);
   if (b.info().dcp) choose_rank(c, &h);
   m.in_graph_tables = b.info().in_graph_tables && m.dcp_size == 1 && c.one_in("in_graph_tables", 3);
   r.prebuilt = r.max_encoder_len == 0 && r.state_slots == 0 && c.one_in("prebuilt", 5);
