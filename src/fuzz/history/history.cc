@@ -9,6 +9,7 @@
 #include "core/laws.h"
 #include "core/shrink.h"
 #include "fuzz/history/effects.h"
+#include "fuzz/history/history_pairs.h"
 #include "runtime/contents.h"
 #include "runtime/scheduler.h"
 
@@ -120,7 +121,11 @@ void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vect
     const bool ran = runner.counts().steps > before.steps;
     if (ran) ++result.coverage[name + (received ? " received" : " eager")];
     result.judged += ran && !received;
-    if (runner.counts().replays > before.replays) ++result.coverage[name + " replay"];
+    if (ran && !received) result.ran.push_back(run_level(step.mode, false));
+    if (runner.counts().replays > before.replays) {
+      ++result.coverage[name + " replay"];
+      result.ran.push_back(run_level(step.mode, true));
+    }
     result.failing_requests = static_cast<int64_t>(step.requests.size());
   }
   result.counts = runner.counts();
