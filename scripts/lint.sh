@@ -69,6 +69,7 @@ cost() {
 check format format
 check layers python3 scripts/layers.py
 check comments python3 scripts/comments.py
+check edges python3 scripts/edges.py
 check definitions python3 scripts/one_definition.py
 check sizes python3 scripts/sizes.py
 check prices python3 scripts/prices.py

@@ -64,7 +64,7 @@ int64_t run_end(const Problem& p, const RequestView& r, KvRange keys, int32_t re
   return end;
 }
 
-constexpr uint32_t kWholePanel = 0xffff;
+constexpr uint32_t kWholePanel = 0xffff;  // no edge: a bit a token
 
 /// For each panel that holds a key in reach, from the first on: which of its tokens are read, one
 /// bit each.

@@ -32,6 +32,7 @@ struct Cpu {
 /// Linux gives a process the state of tiles on request.
 bool request_tiles() {
 #ifdef __linux__
+  // no edge: arguments of Linux
   constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
@@ -92,6 +93,7 @@ std::atomic<const Isa*>& chosen() {
 
 constexpr std::array<float, 256> fp8_values(FloatFormat format) {
   std::array<float, 256> values{};
+  // no edge: every value of a byte
   for (uint32_t i = 0; i < 256; ++i) values[i] = decode_float(i, format);
   return values;
 }

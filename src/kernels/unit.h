@@ -13,7 +13,7 @@
 namespace shadowgraph {
 
 /// Sixteen tokens are one panel on every instruction set.
-constexpr int kPanel = 16;
+constexpr int kPanel = 16;  // edge: keys, head_dim
 
 constexpr int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -187,9 +187,9 @@ struct SumRows {
 };
 
 /// Rows and bytes of a row of a tile of AMX; rows that are computed together.
-constexpr int kAmxRows = 16, kAmxRowBytes = 64, kAmxStripRows = 2 * kAmxRows;
+constexpr int kAmxRows = 16, kAmxRowBytes = 64, kAmxStripRows = 2 * kAmxRows;  // edge: query_rows
 /// A KV head with fewer rows is not worth tiles: most of one would be empty.
-constexpr int kLeastAmxRows = 5;
+constexpr int kLeastAmxRows = 5;  // edge: group
 
 /// c[r][0 .. 16 columns) = (or += where add) the products of a's rows with tiles of b, step by
 /// step: of a a step is 32 bf16, of b a tile of 16 pairs by 16 columns.
@@ -206,8 +206,8 @@ struct TileProduct {
 
 /// Limits that every instruction set keeps: rows that are computed side by side in vectors, keys of
 /// a tile.
-constexpr int kMostStripRows = 8;
-constexpr int kMostTile = 256;
+constexpr int kMostStripRows = 8;  // edge: query_rows
+constexpr int kMostTile = 256;     // edge: keys
 
 /// Layout of a unit's scratch, in floats. A tile's panels are packed into k and v where the cache
 /// does not hold them as the kernel reads them.
@@ -216,7 +216,7 @@ struct AttendScratch {
 };
 /// Rows of a strip.
 constexpr int64_t logit_rows(int64_t rows) {
-  constexpr int64_t kMost = kAmxStripRows;
+  constexpr int64_t kMost = kAmxStripRows;  // no edge: kAmxStripRows
   return rows < kMostStripRows ? kMostStripRows : rows < kMost ? rows : kMost;
 }
 constexpr AttendScratch attend_scratch(int64_t rows, int64_t head_dim_qk, int64_t head_dim_vo,

@@ -17,7 +17,7 @@ namespace shadowgraph {
 /// between; without work it has end_row < begin_row, or no row at all. begin_split: how many splits
 /// of begin_row come before.
 enum MlaPart : uint8_t { kBeginRow, kBeginKey, kEndRow, kEndKey, kBeginSplit, kMlaPartInts = 8 };
-inline constexpr int32_t kMlaBlockKeys = 64;
+inline constexpr int32_t kMlaBlockKeys = 64;  // edge: keys
 
 /// A dense table of pages of 64 keys, no plan and no mask. A row has cache_seqlens keys and a
 /// window of max_seqlen_q queries at their end; its own queries, by cu_seqlens_q (none: one a row),

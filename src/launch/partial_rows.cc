@@ -89,6 +89,7 @@ void add_rows_beyond(Footprint* spans, const ConstTensorView& t, int64_t first, 
 void lose_head(const TensorView& t, int64_t row, int64_t head, int32_t request, Footprint* spans) {
   if (!t.defined()) return;
   if (spans != nullptr) {
+    // no edge: more than any memory
     constexpr int64_t kFar = int64_t{1} << 40;  // rows: no memory goes as far
     append(spans, {t.data, t.offset(std::clamp(row, -kFar, kFar), head),
                    t.rank == 3 ? t.shape[2] : 1, element_bytes(t.dtype), Access::kWrite, request});

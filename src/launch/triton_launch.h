@@ -15,7 +15,7 @@ namespace shadowgraph {
 
 /// Keys of a split: per = ceil(ceil(kv_len / splits) / 32) * 32; split s has [s per, (s + 1) per).
 constexpr int64_t triton_split_keys(int64_t kv_len, int64_t splits) {
-  return ((kv_len + splits - 1) / splits + 31) / 32 * 32;
+  return ((kv_len + splits - 1) / splits + 31) / 32 * 32;  // edge: keys
 }
 
 /// One query a row, no mask: the list is what it sees. Stage 1 leaves partial results, stage 2

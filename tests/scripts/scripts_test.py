@@ -249,6 +249,40 @@ class OneDefinition(Tree):
         self.assertIn("3 types", out)
 
 
+class Edges(Tree):
+    def setUp(self):
+        super().setUp()
+        self.put("src/core/edges.h", "enum class Axis {\n  kKeys,\n  kQueryRows,\n};\n")
+
+    def refused(self, code, words):
+        self.put("src/kernels/a.cc", code)
+        run("edges.py", "--write", self.root)
+        status, out = run("edges.py", self.root)
+        self.assertEqual(status, 1, out)
+        self.assertIn(words, out)
+
+    def test_constants_and_sizes_in_comparisons_need_a_word(self):
+        for code in ("constexpr int kTile = 64;\n", "constexpr int kTile =\n    64;\n", "if (n < 96) f();\n",
+                     "constexpr int kA = 4, kB = 2 * kA;\n", "return n / 16;\n"):
+            self.refused(code, "src/kernels/a.cc:1: ")
+
+    def test_an_axis_that_there_is_not_is_an_error(self):
+        self.refused("constexpr int kTile = 64;  // edge: apples\n", "apples is no axis")
+
+    def test_the_list_holds_what_stands_beside_them(self):
+        self.put("include/shadowgraph/a.h", "constexpr int kPage = 16;\n")
+        self.put("src/kernels/a.cc", "// edge: keys, query_rows\nconstexpr int kTiles[] = {4 * kPage, 128};\n"
+                                     "constexpr int kBits = 12;  // no edge: bits\nreturn n / 8 + (n == 99);\n")
+        code, out = run("edges.py", self.root)
+        self.assertEqual(code, 1)
+        self.assertIn("--write", out)
+        self.assertEqual(run("edges.py", "--write", self.root)[0], 0)
+        rows = [line for line in (self.root / "src/core/edges.inc").read_text().splitlines() if line.startswith("SG")]
+        self.assertEqual(rows, [f'SG_EDGE("kernels/a.cc", k{axis}, {size})' for axis in ("Keys", "QueryRows")
+                                for size in (64, 128)])
+        self.assertEqual(run("edges.py", self.root)[0], 0)
+
+
 class Sizes(Tree):
     def body(self, lines):
         return "".join(f"  use({i});\n" for i in range(lines - 2))

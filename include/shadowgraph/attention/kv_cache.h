@@ -19,8 +19,8 @@ enum class KvOrder : uint8_t {
                  // [16 / P][dims of the block][P tokens]
 };
 
-inline constexpr int32_t kPanelTokens = 16;
-inline constexpr int32_t kValueBlockDims = 64;
+inline constexpr int32_t kPanelTokens = 16;     // edge: keys
+inline constexpr int32_t kValueBlockDims = 64;  // edge: head_dim
 
 /// P of KvOrder: how many elements the bf16 dot product takes together.
 constexpr int32_t panel_pair(DType t) { return t == DType::kBF16 ? 2 : 1; }

@@ -20,7 +20,7 @@
 namespace shadowgraph {
 
 inline constexpr int64_t kIndexDim = 128;        // channels of an index key; one scale covers them
-inline constexpr int64_t kIndexPageTokens = 64;  // tokens of a page
+inline constexpr int64_t kIndexPageTokens = 64;  // edge: keys; tokens of a page
 inline constexpr int64_t kIndexPageBytes = kIndexPageTokens * (kIndexDim + 4);
 inline constexpr float kLeastAmax = 1e-4F;  // a block's largest magnitude is raised to this
 

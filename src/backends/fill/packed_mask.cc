@@ -11,6 +11,7 @@ void set_bits(std::span<uint8_t> bytes, int64_t first, int64_t count) {
   };
   const int64_t end = first + count;
   for (; first < end && first % 8 != 0; ++first) set(first);
+  // no edge: bits of a byte
   for (; first + 8 <= end; first += 8) bytes[static_cast<size_t>(first / 8)] = 0xff;
   for (; first < end; ++first) set(first);
 }

@@ -110,7 +110,7 @@ void check_splits(const SplitConfig& s, Status* status) {
     if (value < least || value > most)
       refuse(status, field, std::to_string(least) + " to " + std::to_string(most), value);
   };
-  constexpr int32_t kMost = 1 << 20;
+  constexpr int32_t kMost = 1 << 20;  // no edge: more than any GPU has
   within("split.fixed_size", 0, INT32_MAX, s.fixed_size);
   within("split.min_size", 1, INT32_MAX, s.min_size);
   within("split.max_splits", 1, kMost, s.max_splits);

@@ -10,10 +10,10 @@ namespace shadowgraph {
 namespace {
 
 int32_t tile_for(int64_t packed_rows, const PlanShape& s) {
-  if (s.head_dim_vo >= 512) return packed_rows <= 32 ? 16 : 32;
-  if (s.head_dim_qk >= 512) return 16;
-  if (packed_rows > 64 && s.head_dim_vo < 256) return 128;
-  return packed_rows > 16 ? 64 : 16;
+  if (s.head_dim_vo >= 512) return packed_rows <= 32 ? 16 : 32;  // edge: query_rows, head_dim
+  if (s.head_dim_qk >= 512) return 16;                           // edge: head_dim
+  if (packed_rows > 64 && s.head_dim_vo < 256) return 128;       // edge: query_rows, head_dim
+  return packed_rows > 16 ? 64 : 16;                             // edge: query_rows
 }
 
 /// Items that fill the GPU.

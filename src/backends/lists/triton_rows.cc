@@ -35,7 +35,7 @@ DynamicRule dynamic_rule(const Limits& limits, const Heads& heads, std::span<con
   const SplitConfig& split = limits.model.split;
   const int64_t most = max_kv_splits(limits), longest = std::ranges::max(rows);
   int64_t shortest = std::ranges::min(rows);
-  if (8 * longest < 10 * shortest) shortest = longest;
+  if (8 * longest < 10 * shortest) shortest = longest;  // no edge: a ratio
   // The engine's GPU kernel has it in single precision.
   const float grown = std::log2(static_cast<float>(longest) / 64.0f);
   const auto programs =

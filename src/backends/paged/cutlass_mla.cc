@@ -6,7 +6,7 @@ namespace shadowgraph {
 namespace {
 
 constexpr ForwardMode kCutlassMlaModes[] = {ForwardMode::kDecode, ForwardMode::kIdle};
-constexpr int32_t kCutlassMlaPageSizes[] = {128};
+constexpr int32_t kCutlassMlaPageSizes[] = {128};  // edge: keys
 
 constexpr auto kCutlassMlaBuffers =
     with_family(kPagedBuffers, {field::table(CutlassMla::kPageTable, CutlassMla::kKvLens,

@@ -15,6 +15,7 @@ namespace {
 
 using Fa = FlashAttention;
 
+// edge: keys, query_rows
 constexpr int64_t kSplitKeys = 16, kTileRows = 128;  // a block of keys, a tile of packed queries
 
 /// The rows of local layers, from the tables of whole rows.

@@ -11,8 +11,8 @@ namespace {
 constexpr ForwardMode kFlashMlaModes[] = {ForwardMode::kDecode,        ForwardMode::kIdle,
                                           ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
                                           ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
-constexpr int32_t kFlashMlaPageSizes[] = {64};
-constexpr int32_t kRowCost = 5, kBlockHeads = 64;
+constexpr int32_t kFlashMlaPageSizes[] = {64};     // edge: keys
+constexpr int32_t kRowCost = 5, kBlockHeads = 64;  // edge: heads
 
 // The schedule counts padding rows, and so has no counterpart in a batch without them: not judged.
 constexpr auto kFlashMlaBuffers = with_family(

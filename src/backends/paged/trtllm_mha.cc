@@ -13,7 +13,7 @@ constexpr ForwardMode kTrtllmMhaModes[] = {ForwardMode::kExtend,        ForwardM
                                            ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
                                            ForwardMode::kDraftExtendV2, ForwardMode::kSplitPrefill,
                                            ForwardMode::kDllmExtend,    ForwardMode::kDraftDecode};
-constexpr int32_t kTrtllmMhaPageSizes[] = {16, 32, 64};
+constexpr int32_t kTrtllmMhaPageSizes[] = {16, 32, 64};  // edge: keys
 
 constexpr auto kTrtllmMhaBuffers = with_family(
     kPagedBuffers,

@@ -10,7 +10,7 @@ namespace {
 constexpr ForwardMode kTrtllmMlaModes[] = {ForwardMode::kDecode,        ForwardMode::kIdle,
                                            ForwardMode::kTargetVerify,  ForwardMode::kDraftExtend,
                                            ForwardMode::kDraftExtendV2, ForwardMode::kDraftDecode};
-constexpr int32_t kTrtllmMlaPageSizes[] = {32, 64};
+constexpr int32_t kTrtllmMlaPageSizes[] = {32, 64};  // edge: keys
 
 // A draft step that counts only the prefix (fa.H7) differs here in seq_lens_k.
 constexpr auto kTrtllmMlaBuffers = with_family(

@@ -65,6 +65,7 @@ void check_sizes(const RecurrentLayer& l, Status* status) {
   if (l.num_k_heads > 0 && l.num_v_heads % l.num_k_heads != 0)
     refuse(status, "num_v_heads", "a multiple of num_k_heads", l.num_v_heads);
   const bool lightning = l.family == RecurrentFamily::kLightning;
+  // no edge: the widest convolution that there is
   if (lightning ? l.conv_width != 0 : l.conv_width < 2 || l.conv_width > 8)
     refuse(status, "conv_width", lightning ? "0" : "2 to 8", l.conv_width);
 }

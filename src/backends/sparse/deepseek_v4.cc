@@ -55,7 +55,7 @@ void check_layer(const V4Layer& l, const V4Layer& first, const ModelConfig& m, S
   if (l.pools == V4Pools::kUnified && (l.rows < 2 || l.rows != first.rows))
     refuse(status, "rows", "rows of req_to_token, the same in all layers", l.rows);
   if (!l.has_blocks()) return;
-  if (l.ratio < 2 || l.ratio > 128 || m.page_size % l.ratio != 0) {
+  if (l.ratio < 2 || l.ratio > 128 || m.page_size % l.ratio != 0) {  // edge: tokens, keys
     refuse(status, "ratio", "2 to 128, and pages are whole blocks", l.ratio);
   } else if (m.swa_pool && l.shape().window() > l.window) {
     refuse(status, "window", "what the compressor pools: their states go with the window's pages",

@@ -133,7 +133,7 @@ inline constexpr auto kV4Buffers = [] {
   return rows;
 }();
 /// Lists of slots are read in pieces of so many: columns are a multiple, the rest -1.
-inline constexpr int64_t kV4ListColumns = 64;
+inline constexpr int64_t kV4ListColumns = 64;  // edge: keys
 constexpr int64_t v4_columns(int64_t entries) {
   return (entries + kV4ListColumns - 1) / kV4ListColumns * kV4ListColumns;
 }

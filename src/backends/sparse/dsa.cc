@@ -15,7 +15,7 @@ constexpr ForwardMode kDsaModes[] = {ForwardMode::kExtend,       ForwardMode::kD
                                      ForwardMode::kMixed,        ForwardMode::kIdle,
                                      ForwardMode::kTargetVerify, ForwardMode::kDraftExtendV2,
                                      ForwardMode::kSplitPrefill, ForwardMode::kDraftDecode};
-constexpr int32_t kDsaPageSizes[] = {static_cast<int32_t>(kIndexPageTokens)};
+constexpr int32_t kDsaPageSizes[] = {static_cast<int32_t>(kIndexPageTokens)};  // edge: keys
 
 constexpr BufferInfo kDsaBuffers[] = {
     dead(named("cache_seqlens_int32", {Dsa::kCacheSeqlens, Role::kKeyLens}),

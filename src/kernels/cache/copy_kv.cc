@@ -7,7 +7,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr size_t kMostTokenBytes = kLargestHeadDim * sizeof(float);
+constexpr size_t kMostTokenBytes = kLargestHeadDim * sizeof(float);  // no edge: bytes
 
 struct Place {
   int64_t page, token;

@@ -21,7 +21,7 @@ float scale_of_token(const std::byte* source, DType t, int64_t dims, float scale
     if (!std::isfinite(x)) return std::numeric_limits<float>::quiet_NaN();
     largest = std::max(largest, x);
   }
-  return largest / 127;
+  return largest / 127;  // no edge: the largest code
 }
 
 void store_token(const ConstTensorView& from, int64_t token, const KvCache& cache,

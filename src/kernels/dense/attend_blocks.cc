@@ -16,9 +16,9 @@ namespace shadowgraph {
 namespace {
 
 // Threads' scratch begins on pages of its own, so that each page is first touched by its thread.
-constexpr int64_t kMemoryPage = 4096;
+constexpr int64_t kMemoryPage = 4096;  // no edge: bytes
 // Rows of a cut block that a thread folds at a time.
-constexpr int32_t kFoldRows = 16;
+constexpr int32_t kFoldRows = 16;  // edge: query_rows
 // Each part of a workspace begins on a cache line.
 constexpr int64_t kAlignmentLoss = Workspace::kTakes * kCacheLine;
 
@@ -309,7 +309,7 @@ bool in_tiles(const CallOptions& options) {
 
 CallShape shape_of_layer(const AttentionParams& p, const CallOptions& options, int64_t batch,
                          int64_t total_q) {
-  constexpr int32_t kLargestHeadDim = 1024;
+  constexpr int32_t kLargestHeadDim = 1024;  // no edge: what is larger was refused
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   CallShape s;
   s.batch = std::clamp<int64_t>(batch, 0, kMost);

@@ -13,9 +13,9 @@
 // tiles other rows see.
 
 /// Tokens of a tile of weights, dims of a tile of q.
-constexpr int64_t kAmxKeys = 2 * kPanel;
-constexpr int64_t kAmxTileBytes = int64_t{kAmxRows} * kAmxRowBytes;
-constexpr int64_t kHalfTile = kAmxTileBytes / 2;  // a panel's part
+constexpr int64_t kAmxKeys = 2 * kPanel;                             // edge: keys
+constexpr int64_t kAmxTileBytes = int64_t{kAmxRows} * kAmxRowBytes;  // no edge: bytes
+constexpr int64_t kHalfTile = kAmxTileBytes / 2;  // no edge: bytes; a panel's part
 
 struct TileArithmetic {
   template <int N>
@@ -62,7 +62,7 @@ struct LargestOfLine {
     }
   }
   bool finite() const {
-    constexpr uint16_t kInf = 0x7f80;
+    constexpr uint16_t kInf = 0x7f80;  // no edge: bits of a number
     uint16_t largest = 0;
     for (const uint16_t each : most) largest = each > largest ? each : largest;
     return largest < kInf;
@@ -106,7 +106,7 @@ class LinesAhead {
   }
 
  private:
-  static constexpr int64_t kLine = 64;
+  static constexpr int64_t kLine = 64;  // no edge: bytes
   struct Run {
     const std::byte* at;
     int64_t bytes;

@@ -7,6 +7,7 @@
 
 namespace shadowgraph {
 
+// edge: keys
 inline constexpr int32_t kDecodeTile = 64;  // keys between two looks at the running maximum
 static_assert(kSplit % kDecodeTile == 0);
 inline constexpr BlockShape kDecodeBlocks = {1, kDecodeTile};

@@ -69,7 +69,7 @@ class RowMerger {
 
   /// A result that no cache will hold need not be read before it is written.
   static bool streams(const StateViews<Base>& call) {
-    constexpr int64_t kLarge = int64_t{32} << 20;  // bytes
+    constexpr int64_t kLarge = int64_t{32} << 20;  // no edge: too large to draw; bytes
     const auto row_bytes = call.out.shape[2] * static_cast<int64_t>(size_of(call.out.dtype));
     return row_bytes % kCacheLine == 0 &&
            call.out.shape[0] * call.out.shape[1] * row_bytes > kLarge &&
@@ -171,7 +171,7 @@ StateViews<Base> StateViews<Base>::of(const MergeState<Base>& call) {
 
 template <LseBase Base>
 void merge_states_kernel(const StateViews<Base>& call) {
-  constexpr int64_t kChunk = 16 * kPanel;  // pairs that a thread takes at once
+  constexpr int64_t kChunk = 16 * kPanel;  // edge: batch; pairs that a thread takes at once
   const int64_t pairs = call.out.shape[0] * call.out.shape[1];
   const int64_t chunks = (pairs + kChunk - 1) / kChunk;
   const int threads = team_size(call.options.num_threads, chunks);

@@ -29,11 +29,11 @@ struct PanelSource {
 };
 
 /// More rows than these are worth a pass that makes f32 of a narrow tile first.
-constexpr int64_t kWidenRows = 2 * kMostStripRows;
+constexpr int64_t kWidenRows = 2 * kMostStripRows;  // edge: query_rows
 /// So many rows are worth a copy of a tile's f32 values. Panels of a head lie a power of two apart,
 /// and those of a tile's keys and values, and of the next tile's, may be more than what
 /// second-level caches hold of such addresses.
-constexpr int64_t kCopyRows = 4 * kMostStripRows;
+constexpr int64_t kCopyRows = 4 * kMostStripRows;  // edge: query_rows
 
 constexpr PanelFormat panel_format(DType t) {
   switch (t) {

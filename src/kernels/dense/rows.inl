@@ -71,7 +71,7 @@ void finish(const FinishRow& f) {
 SG_INLINE void logs(const float (&x)[kPanel], double (&log)[kPanel]) {
   // m = x / 2^exponent in [sqrt(1/2), sqrt(2)): bits less those of sqrt(1/2) have the exponent on
   // top.
-  constexpr uint64_t kBits = 52, kBias = 1023;
+  constexpr uint64_t kBits = 52, kBias = 1023;  // no edge: bits of a number
   constexpr auto kLow = std::bit_cast<uint64_t>(0.70710678118654752440);
   // Small integers as the lowest bits of a double: not every processor converts 64 bits.
   constexpr double kInteger = 0x1p52;

@@ -3,8 +3,8 @@
 // together: every sum is one chain in the order of the dims, or of the tokens.
 
 /// Floats between two rows' logits (or weights).
-constexpr int kTileStride = kMostTile;
-constexpr int kTilePanels = kMostTile / kPanel;
+constexpr int kTileStride = kMostTile;           // no edge: a stride
+constexpr int kTilePanels = kMostTile / kPanel;  // no edge: follows from kMostTile
 
 /// One cache line into the second-level cache: the first would hold up the kernel's own loads
 /// (spec performance 5.2).

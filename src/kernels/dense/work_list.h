@@ -25,9 +25,10 @@
 
 namespace shadowgraph {
 
-inline constexpr int32_t kSplit = 512;  // keys
+inline constexpr int32_t kSplit = 512;  // edge: keys
 inline constexpr int32_t kPiecesPerThread = 4;
 inline constexpr int32_t kLeastPiecesPerThread = 2;
+// edge: query_rows, heads
 inline constexpr int32_t kMostUnitRows = 128;  // query heads of KV heads that are joined
 
 struct BlockShape {
@@ -43,7 +44,7 @@ struct Piece {
 
 // The header: which kind of plan, what it was cut for, and how many pieces follow.
 enum PlanHeader : uint8_t { kMagic, kSplitKeys, kBlockTokens, kThreads, kPieces, kPlanHeader };
-inline constexpr int32_t kPlanMagic = 0x31504753;  // "SGP1"
+inline constexpr int32_t kPlanMagic = 0x31504753;  // no edge: a name; "SGP1"
 
 /// The shapes of a call, which bound every plan and all scratch.
 struct CallShape {

@@ -38,7 +38,7 @@ class Chunk {
 }  // namespace
 
 int64_t saturating_bytes(int64_t count, int64_t each) {
-  constexpr int64_t kMost = int64_t{1} << 60;
+  constexpr int64_t kMost = int64_t{1} << 60;  // no edge: more than any memory
   int64_t bytes = 0;
   return __builtin_mul_overflow(count, each, &bytes) ? kMost : std::min(bytes, kMost);
 }

@@ -9,7 +9,7 @@
 
 namespace shadowgraph {
 
-inline constexpr int64_t kCacheLine = 64;
+inline constexpr int64_t kCacheLine = 64;  // no edge: bytes
 
 /// count * each, at most 2^60: too much for any allocation, and sums of a few do not overflow.
 int64_t saturating_bytes(int64_t count, int64_t each);

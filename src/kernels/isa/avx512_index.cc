@@ -4,7 +4,7 @@
 
 namespace shadowgraph {
 namespace {
-constexpr int kLanes = 8, kHeads = 4;
+constexpr int kLanes = 8, kHeads = 4;  // no edge: it divides kIndexPanel
 #include "kernels/sparse/dots.inl"
 }  // namespace
 

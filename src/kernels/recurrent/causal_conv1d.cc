@@ -16,7 +16,7 @@ namespace shadowgraph {
 namespace {
 
 /// Channels that one item of work takes: what it holds of them stays in the first cache.
-constexpr int64_t kConvChannels = 128;
+constexpr int64_t kConvChannels = 128;  // edge: channels
 using Channels = std::array<float, kConvChannels>;
 
 /// One channel after the other, at equal distances.

@@ -7,7 +7,7 @@
 
 namespace shadowgraph {
 
-inline constexpr int kMostConvWidth = 8;
+inline constexpr int kMostConvWidth = 8;  // no edge: every width is drawn
 
 /// Requires a call that validate() accepts. Allocates nothing.
 void causal_conv1d_kernel(const CausalConv1d& call);

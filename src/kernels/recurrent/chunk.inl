@@ -233,7 +233,7 @@ void triangles(const TrianglesUnit& c) {
 
 /// Its part of what is used soon, before the tile at place `at` of `places`.
 SG_INLINE void ask_soon(const ChunkUnit& c, int32_t at, int32_t places) {
-  constexpr int32_t kLine = 64;
+  constexpr int32_t kLine = 64;  // no edge: bytes
   for (const SoonUnit& s : c.soon) {
     const int32_t end = s.rows * (at + kTileRows) / places;
     for (int32_t row = s.rows * at / places; row < end; ++row) {

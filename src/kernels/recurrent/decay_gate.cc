@@ -17,8 +17,8 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kGateChannels = 64;  // channels whose arguments are made ready together
-constexpr int64_t kGateTokens = 16;    // of one item of work
+constexpr int64_t kGateChannels = 64;  // edge: channels; whose arguments are made ready together
+constexpr int64_t kGateTokens = 16;    // edge: tokens; of one item of work
 
 /// One token's numbers at one head: one, or the channels'.
 class HeadGate {

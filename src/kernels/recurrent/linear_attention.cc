@@ -18,7 +18,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int32_t kReadyTokens = 64;  // tokens whose vectors are made ready together
+constexpr int32_t kReadyTokens = 64;  // edge: tokens; whose vectors are made ready together
 
 /// A thread's memory.
 struct TokenScratch {

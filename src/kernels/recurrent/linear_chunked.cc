@@ -15,7 +15,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kItemHeads = 8;  // of an item: their states stay in cache
+constexpr int64_t kItemHeads = 8;  // edge: heads; of an item: their states stay in cache
 constexpr double kLeastLog2 = -512;
 
 struct Dims {
@@ -34,7 +34,7 @@ struct ChunkScratch {
   double log2_decay[kChunkTokens] = {};
 
   explicit ChunkScratch(const Dims& d) {
-    constexpr int64_t kSquare = int64_t{kChunkTokens} * kChunkTokens;
+    constexpr int64_t kSquare = int64_t{kChunkTokens} * kChunkTokens;  // no edge: memory of a chunk
     const int64_t wide_v = int64_t{d.panels} * kPanelLanes;
     const std::pair<float**, int64_t> arrays[] = {{&queries, d.vectors()},
                                                   {&keys, d.vectors()},
@@ -63,7 +63,7 @@ struct ChunkScratch {
     for (const auto& array : arrays) total += round_up(array.second, kPanel);
     memory.assign(static_cast<size_t>(total), 0);
     auto at = reinterpret_cast<uintptr_t>(memory.data());
-    at = (at + 63) / 64 * 64;
+    at = (at + 63) / 64 * 64;  // no edge: bytes
     for (const auto& array : arrays) {
       *array.first = reinterpret_cast<float*>(at);
       at += static_cast<uintptr_t>(round_up(array.second, kPanel)) * sizeof(float);
@@ -240,6 +240,7 @@ class ChunkRun {
       if (call_.skip.defined()) unit.skip = reinterpret_cast<const float*>(call_.skip.at(head));
       return isa_.finish_chunk(unit);
     }
+    // no edge: memory of a chunk
     constexpr int64_t kTokenPanel = int64_t{kChunkTokens} * kPanelLanes;
     for (int32_t i = 0; i < n; ++i) {
       for (int32_t p = 0; p < d_.panels; ++p) {

@@ -87,9 +87,9 @@ struct FinishUnit {
 };
 
 /// Tokens that the chunked form takes together, from each row's first on; of channels' own decays.
-inline constexpr int32_t kChunkTokens = 32, kChannelChunkTokens = 16;
+inline constexpr int32_t kChunkTokens = 32, kChannelChunkTokens = 16;  // edge: tokens
 /// A panel has so many values, or tokens, side by side; its rows are the other axis.
-inline constexpr int32_t kPanelLanes = 32;
+inline constexpr int32_t kPanelLanes = 32;  // edge: channels
 
 /// A head's state between a tensor and panels [ceil(dim_v / 32)][wide_k][32], padded with zeros.
 struct PanelUnit {

@@ -6,7 +6,7 @@ constexpr int kRecurRows = 4;
 
 /// What a thread will read of a pool that it goes through is asked for so far ahead, into the
 /// second cache: the first has fewer misses under way.
-constexpr int64_t kAheadFloats = 2048;
+constexpr int64_t kAheadFloats = 2048;  // no edge: a hint
 
 /// Prefetches rows that lie side by side, which a processor does not foresee; only for the first
 /// token, since later ones find the state in cache.

@@ -1,10 +1,10 @@
 // Vec on AVX2, FMA and F16C, as two halves of eight: see vec_generic.h for what each operation
 // means.
-constexpr int kStripRows = 6, kWideStripRows = 6;
+constexpr int kStripRows = 6, kWideStripRows = 6;  // edge: query_rows
 constexpr int strip_vecs(int) { return 1; }
 constexpr bool kFullStrips = true;
 
-constexpr int kTileRows = 4, kTileVecs = 1;
+constexpr int kTileRows = 4, kTileVecs = 1;  // edge: query_rows, channels
 
 struct Vec {
   __m256 lo, hi;

@@ -1,10 +1,10 @@
 // Vec on AVX-512 (F, BW, DQ, VL) with FMA and F16C: see vec_generic.h for what each operation
 // means.
-constexpr int kStripRows = 8, kWideStripRows = 6;
+constexpr int kStripRows = 8, kWideStripRows = 6;  // edge: query_rows
 constexpr int strip_vecs(int rows) { return rows <= kWideStripRows ? 4 : 2; }
 constexpr bool kFullStrips = false;
 
-constexpr int kTileRows = 8, kTileVecs = 2;
+constexpr int kTileRows = 8, kTileVecs = 2;  // edge: query_rows, channels
 
 struct Vec {
   __m512 x;
@@ -52,7 +52,7 @@ Vec copysign(Vec a, Vec b) {
   return {_mm512_or_ps(_mm512_andnot_ps(sign, a.x), _mm512_and_ps(sign, b.x))};
 }
 uint32_t infinite(Vec x) {
-  constexpr int kInfinities = 0x08 | 0x10;
+  constexpr int kInfinities = 0x08 | 0x10;  // no edge: bits
   return _mm512_fpclass_ps_mask(x.x, kInfinities);
 }
 Vec round_int(Vec x) { return {_mm512_roundscale_ps(x.x, _MM_FROUND_TO_NEAREST_INT)}; }

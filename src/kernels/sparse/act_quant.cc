@@ -14,7 +14,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kQuantTokens = 16;  // of one item of work
+constexpr int64_t kQuantTokens = 16;  // edge: tokens; of one item of work
 
 void quantise_block(const ActQuant& call, int64_t token, int64_t block) {
   std::array<float, kIndexDim> values;

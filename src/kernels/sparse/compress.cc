@@ -18,8 +18,8 @@ namespace shadowgraph {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr int64_t kPooledChannels = 32;  // channels that are pooled together
-constexpr int64_t kMostWindow = 128;     // tokens
+constexpr int64_t kPooledChannels = 32;  // edge: channels; that are pooled together
+constexpr int64_t kMostWindow = 128;     // edge: tokens
 using PooledChannels = std::array<double, kPooledChannels>;
 
 /// One pooled token at a block of channels: where its kv, its score and its ape begin.

@@ -1,6 +1,6 @@
 // IndexDots of one instruction set: kLanes doubles of a register, the sums of kHeads heads in
 // registers together.
-constexpr int kChannels = 128, kVectors = kIndexPanel / kLanes;
+constexpr int kChannels = 128, kVectors = kIndexPanel / kLanes;  // no edge: kIndexDim
 typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double))));
 
 /// Addresses of sums and keys are not taken: they stay in registers.

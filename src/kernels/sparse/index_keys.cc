@@ -12,7 +12,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kKeyTokens = 64;  // of one item of work
+constexpr int64_t kKeyTokens = 64;  // edge: tokens; of one item of work
 
 IndexKeyPlace place_of_slot(const ConstTensorView& pages, int64_t slot) {
   return place_in_pages(pages, slot / kIndexPageTokens, slot % kIndexPageTokens);

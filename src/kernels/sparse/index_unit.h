@@ -8,7 +8,7 @@
 namespace shadowgraph {
 
 /// Keys that are taken together, channel by channel.
-constexpr int kIndexPanel = 16;
+constexpr int kIndexPanel = 16;  // edge: keys
 
 /// dots[h, j] = sum_c q[h, c] keys[c, j] of numbers that are e4m3's: every product and every sum of
 /// 128 of them is a double, so that no order and no fused operation makes a difference.

@@ -17,7 +17,7 @@ namespace shadowgraph {
 namespace {
 
 /// Columns of one item of work.
-constexpr int64_t kColumns = 16 * kIndexPanel;
+constexpr int64_t kColumns = 16 * kIndexPanel;  // edge: keys
 
 constexpr auto kE4M3 = [] {
   std::array<double, 256> values{};

@@ -17,7 +17,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr int64_t kFewHeads = 16, kMostHeads = 64;
+constexpr int64_t kFewHeads = 16, kMostHeads = 64;  // edge: heads
 
 /// A thread's memory.
 struct QueryScratch {

@@ -11,7 +11,7 @@
 namespace shadowgraph {
 
 /// Keys that are taken together: a token's first 64, its next 64, and so on.
-constexpr int kSparseTile = 64;
+constexpr int kSparseTile = 64;  // edge: keys
 
 /// One latent, as f32 [dim, padded to 16].
 struct LatentRow {
