@@ -37,6 +37,7 @@ Report full_report() {
   r.faults = faults_report().faults;
   r.coverage = {{"a", "decode", "eager", 10}};
   r.laws = {{"len.total", 12}, {"mem.leak", 0}}, r.features = {{"histories topk", 3}};
+  r.parameters = {{"a sinks merged", 3}};
   r.conformance = {{"G01", "n.global", "E", "differs", "step 5"}};
   r.histograms = {{"keys", 20, {{"0", 1}, {"1..15", 2}, {"16..63", 3}, {"128+", 4}}, {{20, 7}}}};
   r.findings.push_back(small_finding());

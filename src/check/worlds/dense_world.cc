@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "check/mistakes/diagnose.h"
@@ -14,6 +15,7 @@ namespace shadowgraph {
 namespace {
 
 constexpr float kSelectorQuery = 1024;    // times a scale of 1/4 and more
+constexpr float kSelectorSink = -1024;    // no key has such a logit
 constexpr float kSelectorKeys = 1 << 19;  // integers below twice that: few are alike
 
 size_t row_bytes(const Buffer& b) {
@@ -55,8 +57,18 @@ std::vector<float> DenseWorld::numbers(int64_t count, int64_t dim, Part part) {
   return values;
 }
 
+std::vector<float> DenseWorld::sink_logits() {
+  std::vector<float> logits(static_cast<size_t>(kind_.params.num_qo_heads));
+  for (float& x : logits) {
+    x = 4 * place_.rng.signed_unit();
+    if (place_.rng.below(4) == 0) x = -std::numeric_limits<float>::infinity();
+    if (place_.options.data == RunnerData::kSelector) x = kSelectorSink;
+  }
+  return logits;
+}
+
 float DenseWorld::scale_of(Part part) const {
-  return part == Part::kValue ? place_.options.v_scale : place_.options.k_scale;
+  return part == Part::kValue ? values_.v_scale : values_.k_scale;
 }
 
 std::vector<std::byte> DenseWorld::stored(std::span<const float> values, Part part) const {
@@ -200,7 +212,8 @@ Status DenseWorld::judge_outputs(const ForwardBatch& batch, size_t step,
   describe(tokens_, step, &io);
   const CanonicalCall canonical(b, place_.model, io);
   const PagedAttention& call = canonical.call();
-  const Result result{call.out, call.lse.tensor, LseBase::kNatural, info.lse_sink};
+  const Result result{call.out, call.lse.tensor, LseBase::kNatural,
+                      place_.backend.lse_sink(batch.mode)};
   JudgeOptions how{.bounded = !o.outputs_alone,
                    .parts = place_.backend.merged_parts(b, limits, kind_)};
   if (o.data == RunnerData::kSelector) how.bounded = false, how.exact = true;

@@ -25,6 +25,7 @@ class DenseWorld final : public LayerWorld {
   void clear_outputs() override;
   void rewind() override;
   void begin_history(uint64_t /*number*/) override { owners_.forget_all(); }
+  std::span<const float> sinks() const override;
   void describe(int64_t tokens, size_t step, LayerIo* io) const override;
   Status judge_outputs(const ForwardBatch& batch, size_t step, const Limits& limits) const override;
   void keep_outputs() override;
@@ -38,6 +39,8 @@ class DenseWorld final : public LayerWorld {
   enum class Part : uint8_t { kQuery, kKey, kValue };
 
   Status bind_tensors(Arena scope, Tensors* to) const;
+  /// A logit for each head.
+  Status bind_sinks();
   /// The buffers that hold K and V.
   std::vector<const Buffer*> caches() const;
   std::vector<const Buffer*> outputs() const;
@@ -46,6 +49,8 @@ class DenseWorld final : public LayerWorld {
 
   /// Vectors of so many elements each; keys and values as the pools can hold them.
   std::vector<float> numbers(int64_t count, int64_t dim, Part part);
+  /// As large as the keys' logits, and one in four -inf; beside selector data of no weight.
+  std::vector<float> sink_logits();
   float scale_of(Part part) const;
   /// The values as the pools store them.
   std::vector<std::byte> stored(std::span<const float> values, Part part) const;
@@ -62,10 +67,12 @@ class DenseWorld final : public LayerWorld {
   const LayerPlace place_;
   const LayerKind& kind_;
   const bool swa_;
+  const LayerValues values_;
   Arena scope_;
   HostCopies copies_;
   std::vector<Tensors> steps_;
   Buffer k_cache_, v_cache_;  // latent: all is in k_cache
+  Buffer sinks_;              // [num_qo_heads]; no data: the layer has none
   SlotOwners owners_;
   StepScenes scenes_;         // for a diagnosis
   int64_t tokens_ = 0;        // tokens of the step's batch

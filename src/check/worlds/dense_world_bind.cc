@@ -17,6 +17,7 @@ DenseWorld::DenseWorld(const LayerPlace& place)
     : place_(place),
       kind_(place.model.layers[place.kind]),
       swa_(in_window_pool(place.model, kind_)),
+      values_(place.options.values_of(place.kind)),
       scope_(place.scope),
       copies_(place.stream),
       steps_(place.steps),
@@ -36,6 +37,7 @@ Status DenseWorld::bind() {
   for (size_t s = 0; s < steps_.size() && status.ok(); ++s)
     status.add(
         bind_tensors(s == 0 ? scope_ : scope_.scope("step" + std::to_string(s)), &steps_[s]));
+  if (status.ok() && values_.sinks) status.add(bind_sinks());
   if (!status.ok()) return status;
   k_cache_ = std::move(bound[0]), v_cache_ = std::move(bound[1]);
   // The sink is read for padding rows, and is NaN: no other row may feel it.
@@ -66,6 +68,22 @@ Status DenseWorld::bind_tensors(Arena scope, Tensors* to) const {
   return status;
 }
 
+Status DenseWorld::bind_sinks() {
+  BufferSpec spec = f32_vectors("sinks", {kind_.params.num_qo_heads});
+  spec.granule = 1;
+  std::vector<Buffer> bound;
+  Status status = scope_.bind({&spec, 1}, &bound);
+  if (!status.ok()) return status;
+  sinks_ = std::move(bound[0]);
+  copies_.copy(sinks_.data, sink_logits());
+  return status;
+}
+
+std::span<const float> DenseWorld::sinks() const {
+  if (sinks_.data == nullptr) return {};
+  return {reinterpret_cast<const float*>(sinks_.data), static_cast<size_t>(sinks_.numel())};
+}
+
 std::vector<const Buffer*> DenseWorld::caches() const {
   if (kind_.mla) return {&k_cache_};
   return {&k_cache_, &v_cache_};
@@ -78,7 +96,6 @@ std::vector<const Buffer*> DenseWorld::outputs() const {
 }
 
 void DenseWorld::describe(int64_t tokens, size_t step, LayerIo* io) const {
-  const RunnerOptions& o = place_.options;
   const Tensors& t = steps_[step];
   io->q = first_rows(t.q, tokens);
   const int64_t stored = kind_.cross ? std::ssize(encoded_) : tokens;
@@ -92,7 +109,7 @@ void DenseWorld::describe(int64_t tokens, size_t step, LayerIo* io) const {
   io->lse = NaturalLse(first_rows(t.lse, tokens));
   if (!kind_.mla) {
     io->cache = KvCache::nhd(k_cache_.view(), v_cache_.view());
-    io->cache.k_scale = o.k_scale, io->cache.v_scale = o.v_scale;
+    io->cache.k_scale = values_.k_scale, io->cache.v_scale = values_.v_scale;
     return;
   }
   TensorView latent = k_cache_.view();
@@ -100,7 +117,7 @@ void DenseWorld::describe(int64_t tokens, size_t step, LayerIo* io) const {
   latent.shape[2] = latent.shape[3];
   latent.stride[2] = 1;
   io->cache = KvCache::mla_latent(latent, kind_.params.head_dim_vo);
-  io->cache.k_scale = io->cache.v_scale = o.k_scale;
+  io->cache.k_scale = io->cache.v_scale = values_.k_scale;
 }
 
 }  // namespace shadowgraph
