@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "core/parallel.h"
+#include "fuzz/pairs.h"
 #include "io/file.h"
 #include "kernels/isa/units.h"
 #include "report/escape.h"
@@ -163,8 +164,25 @@ void write_stderr(const std::string& text) noexcept {
   std::fflush(stderr);
 }
 
+namespace {
+
+/// Names the pairs that a kind's cases did not have, unless most of them are missing.
+Report with_pairs(Report report) {
+  for (auto& [kind, pairs] : report.pairs) {
+    const Covering* covering = 2 * pairs.num_met() > pairs.of ? covering_of_kind(kind) : nullptr;
+    if (covering == nullptr || static_cast<int64_t>(covering->pairs()) != pairs.of) continue;
+    pairs.unmet.clear();
+    for (size_t pair = 0; pair < pairs.met.size(); ++pair)
+      if (!pairs.met[pair]) pairs.unmet.push_back(covering->text_of(pair));
+  }
+  return report;
+}
+
+}  // namespace
+
 int finish(const Report& report, const Common& common) {
-  write_document(render(report, render_options(common)), common);
+  const RenderOptions options = render_options(common);
+  write_document(render(report.pairs.empty() ? report : with_pairs(report), options), common);
   if (!common.output.empty() && !common.quiet) {
     write_stderr(report.verdict() + '\n');
   }

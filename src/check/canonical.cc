@@ -163,18 +163,12 @@ CanonicalRows canonical_rows(const ForwardBatch& batch, const LayerKind& kind,
 CanonicalCall::CanonicalCall(const ForwardBatch& batch, const ModelConfig& model, const LayerIo& io)
     : rows_(canonical_rows(batch, model.layers[static_cast<size_t>(io.kind)], model)) {
   const LayerKind& kind = model.layers[static_cast<size_t>(io.kind)];
-  const int32_t widest = rows_.kv_lens.empty() ? 0 : std::ranges::max(rows_.kv_lens);
-  for (const std::vector<int32_t>& keys : rows_.keys) {
-    page_table_.insert(page_table_.end(), keys.begin(), keys.end());
-    page_table_.resize(page_table_.size() + static_cast<size_t>(widest) - keys.size(), -1);
-  }
   call_.q = io.q;
   call_.out = io.out;
   call_.lse = io.lse;
   call_.q.shape[0] = call_.out.shape[0] = rows_.cu_seqlens_q.back();
   if (call_.lse.defined()) call_.lse.tensor.shape[0] = rows_.cu_seqlens_q.back();
-  call_.cache = slot_view(io.cache);
-  call_.pages = PageTable::dense(page_table_, widest, rows_.kv_lens);
+  read_from(slot_view(io.cache), rows_.keys);
   call_.cu_seqlens_q = rows_.cu_seqlens_q;
   call_.params = kind.params;
   if (kind.dual_chunk) {
@@ -188,6 +182,17 @@ CanonicalCall::CanonicalCall(const ForwardBatch& batch, const ModelConfig& model
   call_.params.window_left = call_.params.window_right = -1;
   if (kind.cross) return;
   call_.params.custom_mask = {CustomMask::Kind::kBool, rows_.mask, rows_.mask_indptr};
+}
+
+void CanonicalCall::read_from(const KvCache& cache, const std::vector<std::vector<int32_t>>& keys) {
+  const int32_t widest = rows_.kv_lens.empty() ? 0 : std::ranges::max(rows_.kv_lens);
+  page_table_.clear();
+  for (const std::vector<int32_t>& row : keys) {
+    page_table_.insert(page_table_.end(), row.begin(), row.end());
+    page_table_.resize(page_table_.size() + static_cast<size_t>(widest) - row.size(), -1);
+  }
+  call_.cache = cache;
+  call_.pages = PageTable::dense(page_table_, widest, rows_.kv_lens);
 }
 
 }  // namespace shadowgraph

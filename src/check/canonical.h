@@ -47,6 +47,10 @@ class CanonicalCall {
   CanonicalCall(const CanonicalCall&) = delete;
   CanonicalCall& operator=(const CanonicalCall&) = delete;
 
+  /// Keys are these tokens of this cache, in pages of one token, instead of the pool's; keys: as
+  /// CanonicalRows::keys.
+  void read_from(const KvCache& cache, const std::vector<std::vector<int32_t>>& keys);
+
   /// q and out without padding rows. The cache is seen in pages of one token.
   const PagedAttention& call() const { return call_; }
   const CanonicalRows& rows() const { return rows_; }

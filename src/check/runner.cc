@@ -358,8 +358,10 @@ Status Runner::Impl::judge_replay(const ForwardBatch& batch, const Limits& limit
   Status other_bits = world.same_outputs();
   if (other_bits.ok() || !options.diagnose) return other_bits;
   Status wrong = world.judge_outputs(batch, limits);
+  const auto named =
+      std::ranges::find_if(wrong.findings(), [](const Finding& f) { return !f.diagnosis.empty(); });
   for (Finding& f : other_bits.findings())
-    if (!wrong.ok()) f.diagnosis = wrong.findings()[0].diagnosis;
+    if (named != wrong.findings().end()) f.diagnosis = named->diagnosis;
   return other_bits;
 }
 
@@ -387,7 +389,9 @@ Status Runner::Impl::receive(const Step& step) {
   ++counts.steps;
   counts.rows += std::ssize(step.requests);
   world.begin_step(step);
-  return in(finish(), clean, step.mode, "batch");
+  Status status = world.take_begun();
+  status.add(finish());
+  return in(kept(std::move(status)), clean, step.mode, "batch");
 }
 
 Status Runner::Impl::pass(const Step& step) {
@@ -420,14 +424,16 @@ Status Runner::Impl::step(const Step& step) {
   ++counts.steps;
   counts.rows += batch.size();
   world.begin_step(step);
-  if (status.ok()) status = world.take_moved();
+  // What a step does with wrong contents is seen, too, behind its cause.
+  Status seen = world.take_begun();
   if (status.ok()) status = run_eagerly(batch, told, meta);
   scope.unbind();
   const bool ran = status.ok();
   if (ran) count_parameters(batch, meta.limits);
   if (ran) status = world.judge_outputs(batch, meta.limits);
   if (ran) status.add(world.judge_alone(batch));
-  status = in(kept(with_metadata(std::move(status))), clean, batch.mode, "eager");
+  seen.add(with_metadata(std::move(status)));
+  status = in(kept(std::move(seen)), clean, batch.mode, "eager");
   world.keep_outputs();
   // What is wrong already would only be wrong again.
   if (ran && status.ok() && is_captured(batch.mode)) status = run_replay(batch);

@@ -3,6 +3,8 @@
 // chooses the case, and shrinks it by shrinking the stream. Tested by tests/core/choices_test.cc.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstdint>
 #include <initializer_list>
@@ -10,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -52,10 +55,55 @@ void shuffle(std::vector<T>& list, Rng& rng) {
     std::swap(list[i - 1], list[rng.below(static_cast<uint32_t>(i))]);
 }
 
+/// A named draw of a generated case, which is a factor of its covering design, and its outcome.
+struct Level {
+  std::string_view factor;                 // a literal of the generator
+  int64_t value = 0;                       // level_value's
+  std::string (*text)(int64_t) = nullptr;  // of the value
+
+  bool operator==(const Level& other) const {
+    return factor == other.factor && value == other.value;
+  }
+  /// "page_size 4".
+  std::string to_string() const { return std::string(factor) + " " + text(value); }
+};
+
+/// Numbers, truth values and enumerators; a float has the number of its bits.
+template <class T>
+constexpr int64_t level_value(T v) {
+  if constexpr (std::is_same_v<T, float>) {
+    return std::bit_cast<int32_t>(v);
+  } else {
+    return static_cast<int64_t>(v);
+  }
+}
+
+/// "4", "yes", or an enumerator's name where a name_of knows it.
+template <class T>
+std::string level_text(int64_t value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value != 0 ? "yes" : "no";
+  } else if constexpr (std::is_same_v<T, float>) {
+    std::string s = std::to_string(std::bit_cast<float>(static_cast<int32_t>(value)));
+    s.erase(s.find_last_not_of('0') + 1);
+    return s.ends_with('.') ? s + "0" : s;
+  } else if constexpr (requires { name_of(static_cast<T>(value)); }) {
+    return std::string(name_of(static_cast<T>(value)));
+  } else {
+    return std::to_string(value);
+  }
+}
+
+/// What somebody would like random choices to have. What was made gives the same case without them.
+struct Wishes {
+  std::vector<Level> levels;  // a named draw takes its own, where it has that
+  bool even = false;          // other named draws take each of their levels as often as any other
+};
+
 class Choices {
  public:
   /// Random choices.
-  explicit Choices(Rng rng) : rng_(rng) {}
+  explicit Choices(Rng rng, Wishes wishes = {}) : rng_(rng), wishes_(std::move(wishes)) {}
   /// Recorded choices; past their end every choice is 0, the simplest.
   explicit Choices(std::span<const uint32_t> recorded)
       : rng_(0), replay_(recorded.begin(), recorded.end()), replaying_(true) {}
@@ -75,9 +123,7 @@ class Choices {
     } else if (made_.size() < replay_.size()) {
       value = replay_[made_.size()] % bound;
     }
-    made_.push_back(value);
-    bounds_.push_back(bound);
-    return value;
+    return make(value, bound);
   }
   int between(int low, int high) {
     return low + static_cast<int>(below(static_cast<uint32_t>(high - low + 1)));
@@ -88,13 +134,62 @@ class Choices {
     return *(options.begin() + below(static_cast<uint32_t>(options.size())));
   }
 
+  /// The same draws with a name: factors of a covering design (core/covering.h). A factor has few
+  /// levels, and the case has what comes out. Of draws with one name the first has the wish.
+  bool one_in(std::string_view factor, uint32_t n) {
+    return choose<bool>(factor, n, [n](uint32_t raw) { return raw == n - 1; });
+  }
+  int between(std::string_view factor, int low, int high) {
+    return choose<int>(factor, static_cast<uint32_t>(high - low + 1),
+                       [low](uint32_t raw) { return low + static_cast<int>(raw); });
+  }
+  template <class T>
+  T of(std::string_view factor, std::span<const T> options) {
+    return choose<T>(factor, static_cast<uint32_t>(options.size()),
+                     [options](uint32_t raw) { return options[raw]; });
+  }
+  template <class T>
+  T of(std::string_view factor, std::initializer_list<T> options) {
+    return of(factor, std::span<const T>(options.begin(), options.size()));
+  }
+
   /// What was chosen so far: feeding it back gives the same case.
   const std::vector<uint32_t>& made() const { return made_; }
   /// The bound of each choice.
   const std::vector<uint32_t>& bounds() const { return bounds_; }
+  /// What came out of the named draws, in their order.
+  const std::vector<Level>& levels() const { return levels_; }
 
  private:
+  uint32_t make(uint32_t value, uint32_t bound) {
+    made_.push_back(value);
+    bounds_.push_back(bound);
+    return value;
+  }
+  template <class T, class ValueOf>
+  T choose(std::string_view factor, uint32_t bound, ValueOf value_of) {
+    const auto level_of = [&](uint32_t raw) { return level_value<T>(value_of(raw)); };
+    uint32_t raw = bound;
+    const auto wish = std::ranges::find(wishes_.levels, factor, &Level::factor);
+    if (wish != wishes_.levels.end()) {
+      for (raw = 0; raw < bound && level_of(raw) != wish->value;) ++raw;
+      wishes_.levels.erase(wish);
+    }
+    if (raw == bound && wishes_.even) {
+      std::vector<uint32_t> first_of_level;
+      for (uint32_t r = 0; r < bound; ++r)
+        if (std::ranges::find(first_of_level, level_of(r), level_of) == first_of_level.end())
+          first_of_level.push_back(r);
+      raw = first_of_level[rng_.below(static_cast<uint32_t>(first_of_level.size()))];
+    }
+    const T value = value_of(raw < bound ? make(raw, bound) : below(bound));
+    levels_.push_back({factor, level_value(value), level_text<T>});
+    return value;
+  }
+
   Rng rng_;
+  Wishes wishes_;
+  std::vector<Level> levels_;
   std::vector<uint32_t> replay_, made_, bounds_;
   bool replaying_ = false;
   Chooser chooser_ = nullptr;

@@ -12,7 +12,7 @@ namespace {
 
 /// Where it stands in the catalogue.
 std::tuple<size_t, int, std::string_view> place_of(const Fault& fault) {
-  constexpr std::string_view kFamilies[] = {"K", "DC", "M", "DS", "DV"};
+  constexpr std::string_view kFamilies[] = {"K", "DC", "M", "DS", "DV", "L"};
   const size_t digits = fault.id.find_first_of("0123456789");
   int number = 0;
   const char* end = fault.id.data() + fault.id.size();

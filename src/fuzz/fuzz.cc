@@ -32,6 +32,7 @@ struct Tally {
   std::map<std::string, int64_t> coverage, parameters;
   LawCounts laws;
   FeatureCounts features;
+  PairCounts pairs;
   std::vector<std::pair<uint64_t, Finding>> findings;
   std::optional<FirstFailure> first;
   uint64_t acted = 0;
@@ -48,8 +49,9 @@ std::vector<std::string> laws_of(std::span<const Finding> findings) {
   return laws;
 }
 
-void count(const Case& x, Tally& tally) {
+void count(const Case& x, const Choices& choices, Tally& tally) {
   ++tally.cases;
+  count_pairs(x, choices.levels(), &tally.pairs);
   ++tally.coverage[coverage_key(x)];
   count_features(x, &tally.features);
   const auto* attention = x.as<AttentionCase>();
@@ -82,7 +84,7 @@ class Workers {
 
   /// Findings are those of the smallest case that breaks the same law.
   size_t run_kernels(uint64_t number, Tally& tally) {
-    Choices choices = case_choices(options_.seed, number);
+    Choices choices = case_choices(options_.seed, place(number));
     const Case x = generate(choices);
     if (options_.run.device != nullptr && !has_launch(x)) {
       ++tally.skipped;
@@ -92,7 +94,7 @@ class Workers {
       const CountsJudgements counts(&tally.laws);
       return check_case(x, options_.run);
     }();
-    count(x, tally);
+    count(x, choices, tally);
     if (status.ok()) return 0;
     const std::string law = status.findings()[0].id;
     if (!is_listed(law, tally)) return 1;
@@ -103,8 +105,9 @@ class Workers {
 
   /// Findings are those of the smallest history that fails in the same way.
   size_t run_one_history(uint64_t number, Tally& tally) {
-    Choices choices = history_choices(options_.seed, number);
+    Choices choices = history_choices(options_.seed, place(number), options_.histories.backends);
     const History h = generate_history(choices, options_.histories);
+    std::vector<Level> levels = choices.levels();
     const HistoryResult result = [&] {
       const CountsJudgements counts(&tally.laws);
       return run_history(h, choices,
@@ -113,7 +116,11 @@ class Workers {
     const auto found = std::as_const(result.findings).findings();
     ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);
     for (const auto& [name, steps] : result.coverage) tally.coverage[name] += steps;
-    if (result.judged > 0) count_features(h, &tally.features);
+    if (result.judged > 0) {
+      count_features(h, &tally.features);
+      levels.insert(levels.end(), result.ran.begin(), result.ran.end());
+      count_pairs(*h.backend, levels, &tally.pairs);
+    }
     for (const auto& [name, steps] : result.counts.parameters)
       tally.parameters[std::string(h.backend->info().name) + " " + name] += steps;
     tally.acted += result.acted > 0;
@@ -161,6 +168,10 @@ class Workers {
   FuzzProgress progress() const { return {cases_, findings_, seconds_since(start_)}; }
 
  private:
+  /// Calls and histories that take turns have rounds of their own.
+  uint64_t place(uint64_t number) const {
+    return options_.kernels && !options_.histories.backends.empty() ? number / 2 : number;
+  }
   bool done() const {
     return stop_ || (options_.max_findings > 0 && findings_ >= options_.max_findings) ||
            (options_.seconds > 0 && seconds_since(start_) >= options_.seconds);
@@ -193,6 +204,7 @@ void watch(Workers& runner, std::vector<Tally>& tallies,
 FuzzResult join(const FuzzOptions& options, std::vector<Tally>& tallies) {
   FuzzResult result;
   result.features = all_features(options.histories.backends, options.kernels);
+  result.pairs = all_pairs(options.histories.backends, options.kernels);
   std::vector<std::pair<uint64_t, Finding>> findings;
   std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures, call_failures;
   for (Tally& t : tallies) {
@@ -204,6 +216,7 @@ FuzzResult join(const FuzzOptions& options, std::vector<Tally>& tallies) {
     for (const auto& [name, cases] : t.coverage) result.coverage[name] += cases;
     for (const auto& [name, steps] : t.parameters) result.parameters[name] += steps;
     for (const auto& [name, cases] : t.features) result.features[name] += cases;
+    add_pairs(t.pairs, &result.pairs);
     result.laws.add(t.laws);
     std::move(t.findings.begin(), t.findings.end(), std::back_inserter(findings));
     const bool sooner = t.first && (!result.first || t.first->seconds < result.first->seconds);
@@ -229,8 +242,6 @@ PlantVerdict verdict_of(const FuzzResult& result) {
   return result.unnoticed ? PlantVerdict::kMissed : PlantVerdict::kInert;
 }
 
-Choices case_choices(uint64_t seed, uint64_t number) { return Choices(Rng::stream(seed, number)); }
-
 Case fuzz_case(uint64_t seed, uint64_t number) {
   Choices choices = case_choices(seed, number);
   return generate(choices);
@@ -240,10 +251,6 @@ std::string coverage_key(const Case& x) {
   const std::string text = x.to_string();
   const size_t kernel_end = text.find(' ');
   return text.substr(0, text.find(' ', kernel_end + 1)) + " eager";
-}
-
-Choices history_choices(uint64_t seed, uint64_t number) {
-  return Choices(Rng::stream(~seed, number));
 }
 
 FuzzResult run_fuzz(const FuzzOptions& options,

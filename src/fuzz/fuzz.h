@@ -17,6 +17,7 @@
 #include "fuzz/call/ladder.h"
 #include "fuzz/features.h"
 #include "fuzz/history/history.h"
+#include "fuzz/pairs.h"
 
 namespace shadowgraph {
 
@@ -89,16 +90,14 @@ struct FuzzResult {
   std::map<std::string, int64_t> parameters;
   LawCounts laws;          // judgements of the cases as generated, not of shrinking them
   FeatureCounts features;  // those that no case had, too
+  PairCounts pairs;        // of each kind that the options have
 };
 
 /// What such histories say of a plant.
 PlantVerdict verdict_of(const FuzzResult& result);
 
-/// The choices of the Case with that number, and the Case.
-Choices case_choices(uint64_t seed, uint64_t number);
+/// The Case with that number.
 Case fuzz_case(uint64_t seed, uint64_t number);
-/// The choices of the history with that number.
-Choices history_choices(uint64_t seed, uint64_t number);
 
 /// Under which FuzzResult::coverage counts a Case.
 std::string coverage_key(const Case& x);

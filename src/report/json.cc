@@ -115,6 +115,12 @@ Json to_json(const ConformanceReport& c) {
   return j;
 }
 
+Json to_json(const PairsReport& pairs) {
+  Json j = {{"of", pairs.of}, {"met", pairs.num_met()}, {"bits", pairs.to_hex()}};
+  add(j, "unmet", pairs.unmet);
+  return j;
+}
+
 Json to_json(const Histogram& h) {
   Json bins = Json::object();
   for (const auto& [label, cases] : h.bins) bins[label] = cases;
@@ -323,6 +329,7 @@ std::string render_json(const Report& r, const RenderOptions& options) {
   add(j, "laws_of_other_runs", r.laws_of_other_runs());
   if (!r.features.empty()) j["features"] = r.features;
   if (!r.parameters.empty()) j["parameters"] = r.parameters;
+  for (const auto& [kind, pairs] : r.pairs) j["pairs"][kind] = to_json(pairs);
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
   if (!r.case_list.empty()) j["cases"] = to_array(r.case_list);
   if (!r.conformance.empty()) j["conformance"] = to_array(r.conformance);

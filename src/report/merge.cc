@@ -130,6 +130,10 @@ class Merge::Joined {
     for (const auto& [law, judged] : from.laws) to.laws[law] += judged;
     for (const auto& [name, cases] : from.features) to.features[name] += cases;
     for (const auto& [name, steps] : from.parameters) to.parameters[name] += steps;
+    for (const auto& [kind, pairs] : from.pairs)
+      if (!to.pairs[kind].join(pairs))
+        fail(path, "pairs", fmt::format("{} of {}", to.pairs[kind].of, kind),
+             std::to_string(pairs.of));
     for (const Histogram& h : from.histograms) join_histogram(h, &to.histograms);
     for (const auto& [fault, acted] : from.planted) to.planted[fault] += acted;
     to.changed |= from.changed;

@@ -1,5 +1,7 @@
 #include "report/read.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -168,6 +170,23 @@ void read_counts(JsonMembers& m, const char* name, std::map<std::string, int64_t
   });
 }
 
+void read_pairs(JsonMembers& m, Report* r) {
+  m.inside("pairs", [&](JsonMembers& all) {
+    all.others([&](const std::string& kind, const JsonValue&) {
+      all.inside(kind.c_str(), [&](JsonMembers& x) {
+        PairsReport& pairs = r->pairs[kind];
+        std::string bits;
+        x.count("of", &pairs.of), x.need("bits", &bits), x.get("unmet", &pairs.unmet);
+        if (!pairs.set_hex(bits)) {
+          x.fail("bits", fmt::format("the digits of {} pairs", pairs.of), bits.substr(0, 40));
+          pairs = {};
+        }
+        x.skip({"met"});  // `bits` says it
+      });
+    });
+  });
+}
+
 void read_report_members(JsonMembers& m, Report* r) {
   read_head(m, r);
   m.each("passed_over", [&](JsonMembers& x) { read(x, &r->passed_over.emplace_back()); });
@@ -179,6 +198,7 @@ void read_report_members(JsonMembers& m, Report* r) {
   m.each("conformance", [&](JsonMembers& x) { read(x, &r->conformance.emplace_back()); });
   read_counts(m, "laws", &r->laws), read_counts(m, "features", &r->features);
   read_counts(m, "planted", &r->planted), read_counts(m, "parameters", &r->parameters);
+  read_pairs(m, r);
   m.inside("histogram", [&](JsonMembers& all) {
     all.others([&](const std::string& name, const JsonValue&) {
       all.inside(name.c_str(), [&](JsonMembers& x) {

@@ -19,6 +19,7 @@
 
 #include "core/law_counts.h"
 #include "report/bench_report.h"
+#include "report/pairs.h"
 #include "report/pictures.h"
 #include "shadowgraph/status.h"
 
@@ -166,9 +167,10 @@ struct Report {
   std::vector<FaultPair> matrix;  // fault by fault; all have the same backends in the same order
   std::vector<CoverageReport> coverage;
   std::vector<ConformanceReport> conformance;
-  std::map<std::string, int64_t> laws;        // by id: judgements; also 0 of those it can judge
+  std::map<std::string, int64_t> laws;       // by id: judgements; also 0 of those it can judge
+  std::map<std::string, int64_t> features;   // "histories topk": cases; also 0 of those it can draw
+  std::map<std::string, PairsReport> pairs;  // by kind of cases: "histories flashattention"
   std::map<std::string, int64_t> parameters;  // "flashinfer sinks merged", or whole: steps
-  std::map<std::string, int64_t> features;  // "histories topk": cases; also 0 of those it can draw
   std::vector<Histogram> histograms;
   std::optional<BenchReport> bench;
   std::vector<Finding> findings;

@@ -81,6 +81,25 @@ std::set<std::string> runs_of(const std::vector<std::string>& laws) {
   return runs;
 }
 
+/// How many pairs no case had, and the first of those that have names.
+void add_pairs(const Report& r, std::vector<std::string>* lines) {
+  constexpr size_t kMost = 5;
+  int64_t of = 0, met = 0;
+  std::vector<std::string> named, kinds;
+  for (const auto& [kind, pairs] : r.pairs) {
+    of += pairs.of, met += pairs.num_met();
+    if (pairs.of == 0) kinds.push_back(kind);
+    for (const std::string& pair : pairs.unmet)
+      if (named.size() < kMost) named.push_back(kind + ": " + pair);
+  }
+  if (met < of)
+    lines->push_back(fmt::format("pairs of levels that no case had, {} of {}{}{}", of - met, of,
+                                 named.empty() ? "" : ", such as ", fmt::join(named, "; ")));
+  if (!kinds.empty())
+    lines->push_back(fmt::format("kinds of cases of which there was none, {} of {}: {}",
+                                 kinds.size(), r.pairs.size(), fmt::join(kinds, ", ")));
+}
+
 }  // namespace
 
 std::vector<std::string> not_looked_at(const Report& r) {
@@ -98,6 +117,7 @@ std::vector<std::string> not_looked_at(const Report& r) {
   if (!features.empty())
     lines.push_back(fmt::format("features that no case had, {} of {}: {}", features.size(),
                                 r.features.size(), fmt::join(features, ", ")));
+  add_pairs(r, &lines);
   return lines;
 }
 

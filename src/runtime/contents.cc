@@ -62,6 +62,7 @@ void Contents::hear(const Told& told) {
   for (const Told::Arrival& a : told.arrivals) {
     Text& t = texts_[a.request];
     t.tokens = a.prompt, t.encoder_len = a.encoder_len;
+    t.prompt_len = static_cast<int32_t>(a.prompt.size());
   }
   for (const Told::Proposal& p : told.proposals) texts_[p.request].parents = p.parents;
 }
@@ -95,13 +96,15 @@ void Contents::confirm(int32_t in_flight) {
   }
 }
 
-/// A request begins with what it shares, the first time and after a retraction.
+/// A request begins with what it shares, the first time and after a retraction; of its prompt at
+/// least a token is computed, or nothing would be sampled.
 void Contents::see(const PoolRequest& r) {
   const auto it = texts_.find(r.id);
   if (it == texts_.end() || it->second.lives == r.lives) return;
   Text& t = it->second;
   t.lives = r.lives;
-  t.stored = t.confirmed = r.shared_len;
+  t.prompt_len = std::max(t.prompt_len, t.confirmed);
+  t.stored = t.confirmed = std::min(r.shared_len, t.prompt_len - 1);
   t.accepted.clear();
 }
 
@@ -119,7 +122,7 @@ void Contents::add_chains(const ForwardBatch& batch, int64_t i, Step* step) {
   if (step->mode == ForwardMode::kDraftDecode) {
     for (int32_t k = 0; k < config_.draft.topk; ++k)
       append_path(before, proposed.branch(k), &c.fresh);
-  } else if (is_target_verify(step->mode)) {
+  } else if (is_target_verify(step->mode) && std::ssize(t.parents) == batch.q_len(i)) {
     append_tree(before, proposed.tree(t.token(id, t.stored)), t.parents, &c.fresh);
   } else {
     std::vector<int32_t> tokens;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,12 @@ class Contents {
     int32_t position = 0;  // from -1 downwards: of the encoder
     bool operator==(const Held& o) const { return chain == o.chain; }
   };
+  /// Part of a finding's Where.
+  struct Place {
+    const char* field;
+    int64_t row;
+    std::optional<int64_t> col = {};
+  };
   struct Space {
     std::vector<Held> slots;
     std::vector<uint32_t> takes;  // by page, as last seen
@@ -51,6 +58,7 @@ class Contents {
     int32_t encoder_len = 0;
     int32_t lives = -1;  // as last seen running; -1: never
     int32_t stored = 0, confirmed = 0;
+    int32_t prompt_len = 0;  // what its prompt is now: after a retraction all that was confirmed
     std::vector<int32_t> parents;   // of its tree
     std::vector<int32_t> accepted;  // until the draft has caught up
 
@@ -87,17 +95,21 @@ class Contents {
   void judge_reads(const PoolState& pools, const Step& step);
   void judge_row(const PoolState& pools, const Step& step, size_t row);
   void judge_state(const Step& step, size_t row, const PoolRequest& r);
+  void judge_accepted(const PoolState& pools, const PoolRequest& r);
   void judge_branches(const PoolState& pools, const Step& step, int64_t row);
-  void expect(const Space& space, int64_t slot, const Held& want, const Where& where);
-  void expect_key(const PoolState& pools, int64_t slot, const Held& want, const Where& where,
+  void expect(const Space& space, int64_t slot, const Held& want, const Place& place);
+  void expect_key(const PoolState& pools, int64_t slot, const Held& want, const Place& place,
                   bool in_window);
   void copy(const PoolState& pools, const Step& step);
   void move_states(const Step& step);
   void write(const PoolState& pools, const Step& step);
-  void write_slot(int64_t slot, const PoolState& pools, const Held& what, const Where& where);
+  void write_slot(int64_t slot, const PoolState& pools, const Held& what, const Place& place);
+  void judge_write(int64_t slot, const Place& place);
   void play_states(const Step& step);
+  static bool has_chains(const Step& step);
   void find_final(const PoolState& pools);
   std::string name(const Held& held) const;
+  std::string name(Chain chain);
 
   RuntimeConfig config_;
   Space full_, window_, states_;
@@ -106,6 +118,7 @@ class Contents {
   std::deque<Played> in_flight_;
   std::vector<Held> verified_;  // states behind each token of the last verify's trees
   std::vector<bool> final_;     // slots of the full pool that are stored for good
+  bool row_failed_ = false;     // its first read that is wrong is told
   Status status_;
 };
 

@@ -21,6 +21,17 @@ std::string Contents::name(const Held& held) const {
          std::to_string(held.request);
 }
 
+/// The token of whose text this is the chain.
+std::string Contents::name(Chain chain) {
+  for (auto& [id, t] : texts_) {
+    t.chain(id, static_cast<int32_t>(t.tokens.size()));
+    const auto it = std::ranges::find(t.chains, chain);
+    if (it != t.chains.end())
+      return name(Held{chain, id, static_cast<int32_t>(it - t.chains.begin())});
+  }
+  return chain == kNoTokens ? name(Held{chain}) : "a token of no request";
+}
+
 Status Contents::judge(const PoolState& pools, const Step& step) {
   status_ = {};
   judge_pages(pools, step, false);
@@ -54,7 +65,8 @@ void Contents::judge_pages(const PoolState& pools, const Step& step, bool window
     const Where where = at(field, static_cast<int64_t>(page));
     if (frees[page] > takes[page])
       fail("life.free_once", where, "given back once for each time that it is handed out",
-           std::to_string(frees[page]) + " times, handed out " + std::to_string(takes[page]));
+           "given back " + std::to_string(frees[page]) + " times, handed out " +
+               std::to_string(takes[page]));
     if (takes[page] > frees[page] + 1)
       fail("life.hold", where, "given back before it is handed out again",
            "handed out " + std::to_string(takes[page]) + " times, given back " +
@@ -85,12 +97,13 @@ void Contents::judge_locks(const PoolState& pools) {
     for (const int32_t slot : shared) ++users[slot];
   }
   judged("life.lock", std::ssize(pools.cached));
+  int32_t wrong = 0;  // the slots of a node have its locks: they are one finding
   for (const CachedSlot& c : pools.cached) {
     const auto it = users.find(c.slot);
     const int32_t want = it == users.end() ? 0 : it->second;
-    if (c.locks != want)
+    if (c.locks != want && std::exchange(wrong, c.locks - want) != c.locks - want)
       fail("life.lock", at("cached", c.slot),
-           "locks of the " + std::to_string(want) + " requests that share it",
+           std::to_string(want) + " locks, one of each request that shares it",
            std::to_string(c.locks));
   }
 }
@@ -99,7 +112,7 @@ void Contents::judge_lengths(const PoolState& pools, const Step& step) {
   for (const PoolRequest& r : pools.requests) {
     judged("life.length", 2);
     const auto it = texts_.find(r.id);
-    if (it == texts_.end()) {
+    if (it == texts_.end() || it->second.lives < 0) {
       fail("life.length", at("requests", r.id), "a request that has arrived", "none");
       continue;
     }
@@ -122,7 +135,7 @@ void Contents::judge_labels(const PoolState& pools) {
   const auto check = [&](const char* field, const CachedSlot& c, const Space& space) {
     const Held& held = space.slots[static_cast<size_t>(c.slot)];
     if (held.chain != c.chain)
-      fail("life.label", at(field, c.slot), "the content that the cache says", name(held));
+      fail("life.label", at(field, c.slot), name(c.chain) + ", as the cache says", name(held));
   };
   judged("life.label", std::ssize(pools.cached) + std::ssize(pools.snapshots));
   for (const CachedSlot& c : pools.cached) check("cached", c, full_);
@@ -147,18 +160,21 @@ void Contents::judge_inputs(const Step& step) {
   }
 }
 
-void Contents::expect(const Space& space, int64_t slot, const Held& want, const Where& where) {
+/// A row's first slot that holds something else says what is wrong with the row.
+void Contents::expect(const Space& space, int64_t slot, const Held& want, const Place& place) {
   const Held& held = space.slots[static_cast<size_t>(slot)];
-  if (held.chain != want.chain)
-    fail("life.read", where, name(want), name(held) + " in slot " + std::to_string(slot));
+  if (held.chain != want.chain && !std::exchange(row_failed_, true))
+    fail("life.read", at(place.field, place.row, place.col), name(want),
+         name(held) + " in slot " + std::to_string(slot) +
+             (&space == &window_ ? " of the window pool" : ""));
 }
 
 /// In the full pool, and if it may be seen there in the window pool.
 void Contents::expect_key(const PoolState& pools, int64_t slot, const Held& want,
-                          const Where& where, bool in_window) {
-  expect(full_, slot, want, where);
+                          const Place& place, bool in_window) {
+  expect(full_, slot, want, place);
   if (in_window && !pools.full_to_swa.empty())
-    expect(window_, pools.full_to_swa[static_cast<size_t>(slot)], want, where);
+    expect(window_, pools.full_to_swa[static_cast<size_t>(slot)], want, place);
 }
 
 void Contents::judge_reads(const PoolState& pools, const Step& step) {
@@ -170,11 +186,13 @@ void Contents::judge_row(const PoolState& pools, const Step& step, size_t row) {
   const std::span<const Chain> prefix = step.chains.prefix_of(row);
   const auto text = pools.text(r);
   const auto seen = static_cast<size_t>(std::max(0, r.kv_len - config_.window_left));
+  row_failed_ = false;
   judged("life.read", std::ssize(prefix));
   for (size_t p = 0; p < prefix.size(); ++p) {
     expect_key(pools, text[p], {prefix[p], r.id, static_cast<int32_t>(p)},
-               at("text", r.id, static_cast<int64_t>(p)), p >= seen);
+               {"text", r.id, static_cast<int64_t>(p)}, p >= seen);
   }
+  judge_accepted(pools, r);
   if (step.mode == ForwardMode::kDraftDecode)
     judge_branches(pools, step, static_cast<int64_t>(row));
   judge_state(step, row, r);
@@ -183,11 +201,22 @@ void Contents::judge_row(const PoolState& pools, const Step& step, size_t row) {
   append_encoder(r.id, r.encoder_len, &encoder);
   for (size_t p = 0; p < encoder.size(); ++p)
     expect(full_, pools.row(r)[p], {encoder[p], r.id, -1 - static_cast<int32_t>(p)},
-           at("encoder", r.id, static_cast<int64_t>(p)));
+           {"encoder", r.id, static_cast<int64_t>(p)});
+}
+
+/// What a verify stored and the target accepted lies where its position is, as soon as the draft
+/// catches up: the draft stores in a pool of its own.
+void Contents::judge_accepted(const PoolState& pools, const PoolRequest& r) {
+  Text& t = texts_[r.id];
+  const auto text = pools.text(r);
+  for (int32_t p = t.stored; p < t.stored + std::ssize(t.accepted); ++p)
+    expect_key(pools, text[static_cast<size_t>(p)], {t.chain(r.id, p + 1), r.id, p},
+               {"text", r.id, p}, true);
 }
 
 /// A branch reads its tokens of the steps before; in pages of its own, the prefix's tail, too.
 void Contents::judge_branches(const PoolState& pools, const Step& step, int64_t row) {
+  if (!has_chains(step)) return;
   const ForwardBatch one = step.batch().slice(row, 1);
   const auto steps = static_cast<size_t>(step.draft.num_steps);
   const auto topk = static_cast<size_t>(step.draft.topk);
@@ -198,15 +227,15 @@ void Contents::judge_branches(const PoolState& pools, const Step& step, int64_t 
   for (size_t k = 0; k < topk; ++k) {
     const int64_t slot = one.out_cache_loc[k * steps];
     const int32_t tail = paged ? of.stored % config_.page_size : 0;
-    const Where where = at("branch", row, static_cast<int64_t>(k));
+    const Place place{"branch", row, static_cast<int64_t>(k)};
     for (int32_t t = 1; t <= tail; ++t)
       expect_key(pools, slot - t,
-                 {prefix[static_cast<size_t>(of.stored - t)], of.request, of.stored - t}, where,
+                 {prefix[static_cast<size_t>(of.stored - t)], of.request, of.stored - t}, place,
                  false);
     for (int32_t j = 0; j < step.draft_step; ++j) {
       const size_t n = k * steps + static_cast<size_t>(j);
       expect_key(pools, one.out_cache_loc[n],
-                 {step.chains.fresh[first + n], of.request, of.stored + j}, where, true);
+                 {step.chains.fresh[first + n], of.request, of.stored + j}, place, true);
     }
   }
 }
@@ -219,7 +248,7 @@ void Contents::judge_state(const Step& step, size_t row, const PoolRequest& r) {
   judged("life.read");
   const int32_t tokens = t.stored + static_cast<int32_t>(t.accepted.size());
   expect(states_, r.state_slot, {t.chain(r.id, tokens), r.id, tokens - 1},
-         at("state", static_cast<int64_t>(row)));
+         {"state", static_cast<int64_t>(row)});
 }
 
 }  // namespace shadowgraph

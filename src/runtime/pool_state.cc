@@ -38,6 +38,7 @@ class ConfigCheck {
     at_least("max_chunk", 1, c_.max_chunk);
     at_least("max_encoder_len", 0, c_.max_encoder_len);
     at_least("swa_pages", 0, c_.swa_pages);
+    if (c_.flight < 0 || c_.flight > 1) fail("flight", "0 or 1", c_.flight);
     if (c_.dllm_block < 0 || c_.dllm_block >= c_.max_context_len)
       fail("dllm_block", "0, or shorter than the context", c_.dllm_block);
     const DraftShape& d = c_.draft;

@@ -59,10 +59,14 @@ TEST(RecurrentWorld, CleanTwinsHaveTheBitsOfRequestsAlone) {
     StepShape verify = kVerify;
     if (!tree) verify.trees = {};
     EXPECT_EQ(w.step(verify).to_string(), "ok") << backend;
-    const StateMove commit{
-        .kind = StateMove::Kind::kCommit, .slot = 1, .from = 0, .step = 2, .owner = 1};
-    Step committed = w.made(kNext);
-    committed.state_moves = {commit};
+    // The root of each tree is accepted.
+    Step committed = w.made({.prefix_lens = {6, 5}, .states = true});
+    for (const int32_t i : {0, 1})
+      committed.state_moves.push_back({.kind = StateMove::Kind::kCommit,
+                                       .slot = i + 1,
+                                       .from = i,
+                                       .step = 0,
+                                       .owner = static_cast<OwnerId>(i + 1)});
     EXPECT_EQ(w.runner.step(committed).to_string(), "ok") << backend;
     EXPECT_GT(w.runner.counts().replays, 2) << backend;
   }

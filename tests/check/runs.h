@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -82,7 +83,26 @@ struct Runs {
     shape.swa = model.swa_pool;
     return make_step(shape, width_of(model));
   }
-  Status step(StepShape shape) { return runner.step(made(std::move(shape))); }
+  /// What the requests have stored before, and no step of these has, arrives first.
+  Status step(StepShape shape) {
+    if (shape.prefix_lens != stored_) EXPECT_EQ(arrive(shape).to_string(), "ok");
+    const Step made_step = made(std::move(shape));
+    const ForwardBatch batch = made_step.batch();
+    stored_.clear();
+    for (int64_t i = 0; i < batch.size(); ++i) stored_.push_back(batch.extent(i).kv_len);
+    return runner.step(made_step);
+  }
+
+ private:
+  Status arrive(StepShape shape) {
+    shape.mode = ForwardMode::kExtend;
+    shape.q_lens = std::exchange(shape.prefix_lens, Ints(shape.prefix_lens.size()));
+    for (int32_t& q_len : shape.q_lens) q_len = std::max(q_len, 1);
+    shape.trees = {}, shape.draft_step = 0, shape.track = false;
+    return shape.q_lens.empty() ? Status{} : runner.pass(made(std::move(shape)));
+  }
+
+  Ints stored_;
 };
 
 inline Laws laws(const Status& status) {

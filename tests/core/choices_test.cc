@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
+#include <string>
 
 namespace shadowgraph {
 namespace {
@@ -46,6 +48,64 @@ TEST(Choices, ACallerIsToldTheBoundAndItsNumberIsBroughtIntoRange) {
   EXPECT_EQ(c.between(3, 8), 5);
   EXPECT_EQ(bounds, (std::vector<uint32_t>{5, 6}));
   EXPECT_EQ(c.made(), (std::vector<uint32_t>{2, 2}));
+}
+
+/// Named draws: "wide" is rare, and the second "size" is a draw of its own.
+std::vector<int> named_case(Choices& c) {
+  const bool wide = c.one_in("wide", 1000);
+  const int size = wide ? c.of("size", {64, 128}) : c.of("size", {1, 1, 1, 4});
+  return {wide, size, c.between("size", 0, 9), c.between(0, 99)};
+}
+
+TEST(Choices, ANamedDrawTakesTheWishedLevelIfItHasThat) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    Choices wished(Rng(seed), {{{"size", 128}, {"wide", 1}}});
+    const std::vector<int> made = named_case(wished);
+    EXPECT_EQ(made[0], 1);
+    EXPECT_EQ(made[1], 128);
+    Choices again(wished.made());
+    EXPECT_EQ(named_case(again), made);
+    EXPECT_EQ(again.levels(), wished.levels());
+
+    Choices impossible(Rng(seed), {{{"size", 128}, {"wide", 0}, {"none", 1}}});
+    EXPECT_LE(named_case(impossible)[1], 4);
+  }
+}
+
+TEST(Choices, TheSecondDrawOfANameIsNotWishedFor) {
+  std::set<int> second;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Choices c(Rng(seed), {{{"size", 4}, {"wide", 0}}});
+    second.insert(named_case(c)[2]);
+  }
+  EXPECT_EQ(second.size(), 10u);
+}
+
+TEST(Choices, EvenWishesGiveEachLevelItsShare) {
+  std::map<std::string, int> cases;
+  for (uint64_t seed = 0; seed < 4000; ++seed) {
+    Choices c(Rng(seed), {{}, true});
+    named_case(c);
+    for (const Level& level : std::span(c.levels()).first(2)) ++cases[level.to_string()];
+  }
+  // Two levels: 2000 expected; a tenth less is 6 standard deviations.
+  for (const char* half : {"wide no", "wide yes"}) EXPECT_GT(cases[half], 1800) << half;
+  for (const char* quarter : {"size 1", "size 4", "size 64", "size 128"})
+    EXPECT_GT(cases[quarter], 800) << quarter;
+}
+
+enum class Color : uint8_t { kRed, kBlue };
+std::string_view name_of(Color color) { return color == Color::kRed ? "red" : "blue"; }
+
+TEST(Choices, ALevelSaysItsFactorAndValue) {
+  const std::vector<uint32_t> recorded = {1, 2, 1, 1};
+  Choices c(recorded);
+  c.one_in("radix", 2), c.of("scale", {1.0F, 2.0F, 0.25F}),
+      c.of("color", {Color::kRed, Color::kBlue});
+  c.between("steps", 3, 5);
+  std::vector<std::string> said;
+  for (const Level& level : c.levels()) said.push_back(level.to_string());
+  EXPECT_EQ(said, (std::vector<std::string>{"radix yes", "scale 0.25", "color blue", "steps 4"}));
 }
 
 TEST(Choices, RecordedValuesAreBroughtIntoRange) {

@@ -41,7 +41,7 @@ TEST(GpuBodies, HistoriesOfEveryBackendRunOnThem) {
   for (const Backend* backend : all_backends()) {
     options.backends = {backend};
     for (uint64_t i = 0; i < 1; ++i) {
-      Choices choices = history_choices(20261, i);
+      Choices choices = history_choices(20261, i, options.backends);
       const History history = generate_history(choices, options);
       const HistoryResult result = run_history(history, choices, {});
       EXPECT_TRUE(result.findings.ok()) << history.to_string() << '\n'

@@ -21,7 +21,7 @@ std::map<std::string, int> broken_by(const MakeTap& tap, uint64_t histories, int
   std::map<std::string, int> laws;
   int failed = 0;
   for (uint64_t number = 0; number < histories && failed < most; ++number) {
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, backends);
     const History h = generate_history(choices, backends);
     const HistoryResult result = run_history(h, choices, tap);
     failed += !result.findings.ok();
@@ -54,7 +54,7 @@ TEST(DualChunkHistories, QueriesHaveUpToThreeParts) {
   const Backend* backends[] = {find_backend("dual_chunk")};
   std::map<int32_t, int64_t> queries;  // by how many parts they have
   for (uint64_t number = 0; number < 20; ++number) {
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, backends);
     const History h = generate_history(choices, backends);
     std::vector<Step> steps;
     EXPECT_EQ(run_history(h, choices, {}, &steps).findings.to_string(), "ok");

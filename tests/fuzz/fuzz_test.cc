@@ -210,13 +210,14 @@ TEST(Fuzz, AHistoryOfWhichTheBackendRunsNothingIsNoCase) {
   options.cases = 30;
   options.kernels = false;
   options.histories.backends = {find_backend("flashmla_multi_step")};
+  options.histories.steps = 6;
   const FuzzResult result = fuzz(options);
   EXPECT_EQ(result.cases + result.skipped, 30u);
   EXPECT_GT(result.cases, 0u);
   uint64_t idle = 0;
   for (uint64_t number = 0; number < 30; ++number) {
-    Choices choices = history_choices(options.seed, number);
-    const History h = generate_history(choices, options.histories.backends);
+    Choices choices = history_choices(options.seed, number, options.histories.backends);
+    const History h = generate_history(choices, options.histories);
     const HistoryResult one = run_history(h, choices, nullptr);
     idle += std::ranges::none_of(
         one.coverage, [](const auto& c) { return c.first.ends_with(" eager") && c.second > 0; });

@@ -19,7 +19,7 @@ namespace {
 
 HistoryCase case_number(uint64_t number, const MakeTap& tap = {},
                         std::span<const Backend* const> backends = all_backends()) {
-  Choices choices = history_choices(1, number);
+  Choices choices = history_choices(1, number, backends);
   const History h = generate_history(choices, backends);
   (void)run_history(h, choices, tap);
   return case_of(choices.made(), backends, tap);

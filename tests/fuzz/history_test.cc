@@ -27,7 +27,7 @@ using Coverage = std::map<std::string, int64_t>;
 Coverage coverage_of(std::span<const Backend* const> backends, uint64_t histories) {
   Coverage all;
   for (uint64_t number = 0; number < histories; ++number) {
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, backends);
     const History h = generate_history(choices, backends);
     const HistoryResult result = run_history(h, choices, nullptr);
     EXPECT_EQ(result.findings.to_string(), "ok") << "history " << number << ": " << h.to_string();
@@ -89,7 +89,7 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
   std::map<std::string, int> features;
   const auto backends = everyone();
   for (uint64_t number = 0; number < 20000; ++number) {
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, backends);
     const History h = generate_history(choices, backends);
     ASSERT_EQ(validate(h.runtime).to_string(), "ok") << h.to_string();
     EXPECT_EQ(h.model.page_size * h.model.dcp_size, h.runtime.page_size);
@@ -123,7 +123,7 @@ TEST(History, EveryGeneratedRuntimeIsValidAndEveryFeatureComes) {
 TEST(History, TheSameChoicesAreTheSameHistory) {
   const auto backends = everyone();
   for (uint64_t number = 0; number < 20; ++number) {
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, backends);
     const History h = generate_history(choices, backends);
     const HistoryResult result = run_history(h, choices, nullptr);
     Choices again(choices.made());
@@ -148,7 +148,7 @@ TEST(History, EndsAtItsFirstFinding) {
   const Backend* fa[] = {find_backend("flashattention")};
   int found = 0, shorter = 0;
   for (uint64_t number = 0; number < 20; ++number) {
-    Choices choices = history_choices(kSeed, number), whole = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, fa), whole = history_choices(kSeed, number, fa);
     const History h = generate_history(choices, fa);
     const HistoryResult result = run_history(h, choices, tap_of<Refuses>());
     if (result.findings.ok()) continue;
@@ -170,7 +170,7 @@ TEST(History, EndsAtItsFirstFinding) {
 TEST(History, WhatAHistoryMadeIsReadWhole) {
   const auto backends = everyone();
   for (uint64_t number = 0; number < 20; ++number) {
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, backends);
     run_history(generate_history(choices, backends), choices, nullptr);
     Choices again(choices.made());
     run_history(generate_history(again, backends), again, nullptr);

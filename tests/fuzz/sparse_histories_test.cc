@@ -22,7 +22,7 @@ TEST(SparseHistories, ChooseFewOfManyKeysInEveryMode) {
   std::set<LatentLayout> layouts;
   std::set<bool> ragged;
   for (uint64_t number = 0; number < 60; ++number) {
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, backends);
     const History h = generate_history(choices, backends);
     const SparseLayer& layer = *sparse_of(h.model.layers[0]);
     layouts.insert(layer.latents);

@@ -33,7 +33,7 @@ class Twins {
   MakeDevice make_device() const { return options_.make_device; }
   HistoryResult run(const Backend* backend, uint64_t number, const MakeTap& tap) {
     options_.backends = {backend};
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, options_.backends);
     const History h = generate_history(choices, options_);
     return run_history(h, choices, tap);
   }

@@ -29,7 +29,7 @@ std::set<std::string> seen_in_histories(const char* backend) {
   const Backend* backends[] = {find_backend(backend)};
   std::set<std::string> seen;
   for (uint64_t number = 0; number < kHistories; ++number) {
-    Choices choices = history_choices(kSeed, number);
+    Choices choices = history_choices(kSeed, number, backends);
     const History h = generate_history(choices, backends);
     std::vector<Step> steps;
     const HistoryResult result = run_history(h, choices, {}, &steps);

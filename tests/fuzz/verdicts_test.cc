@@ -84,7 +84,7 @@ TEST(PlantVerdict, APlantIsCountedInHistoriesAsGenerated) {
   EXPECT_FALSE(run_fuzz(options, {}, false).findings.ok());
   int64_t acted = 0;
   for (uint64_t number = 0; number < options.cases; ++number) {
-    Choices choices = history_choices(options.seed, number);
+    Choices choices = history_choices(options.seed, number, options.histories.backends);
     const History h = generate_history(choices, options.histories);
     acted += run_history(h, choices, fault->tap).acted;
   }
@@ -105,7 +105,7 @@ TEST(Effects, ARunHasTheSameAsAnotherOfTheSameHistoryOnEveryBackend) {
     options.backends = {backend};
     options.tap = tap_of<ActsOnly>();
     for (uint64_t number = 0; number < 8; ++number) {
-      Choices choices = history_choices(1, number);
+      Choices choices = history_choices(1, number, options.backends);
       const History h = generate_history(choices, options);
       run_history(h, choices, {});
       EXPECT_EQ(changed_by_plant(choices.made(), options), "") << backend->info().name;

@@ -24,6 +24,7 @@ from ledger import Ledger, Refused
 # Who must see a mutant, quickest first, by the folder of its file: the first that fits.
 PROGRAMS = (
     ("src/core/choices", ("core_tests",)),
+    ("src/core/covering", ("core_tests",)),
     ("src/core/shrink", ("core_tests",)),
     ("src/graph/", ("graph_tests", "exhaustive_tests", "conformance_tests", "check_tests")),
     ("src/report/", ("report_tests",)),
@@ -55,23 +56,25 @@ CONFIGURE = (
 SECONDS_A_PROGRAM = 600
 
 
-def copy_repository(to):
-    """All files of the working tree that git would keep; only what differs is written, so that builds are incremental.
-    Returns a hash of them."""
+def copy_repository(to, instead=None):
+    """All files of the working tree that git would keep, and those of `instead`, by name; only what differs is written, so
+    that builds are incremental. Returns a hash of them."""
+    instead = instead or {}
     listed = subprocess.run(
         ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    names = sorted({name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()})
+    names = sorted({name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()} | {*instead})
     tree = hashlib.sha256()
     for name in names:
-        content, target = (ROOT / name).read_bytes(), to / name
+        content, target = instead.get(name) or (ROOT / name).read_bytes(), to / name
         tree.update(f"{name}\0{len(content)}\0".encode() + content)
         if target.is_file() and target.read_bytes() == content:
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
     for path in [p for p in to.rglob("*") if p.is_file()]:
-        if path.relative_to(to).as_posix() not in set(names):
+        name = path.relative_to(to).as_posix()
+        if name not in set(names) and not name.startswith("build/"):
             path.unlink()
     return tree.hexdigest()
 

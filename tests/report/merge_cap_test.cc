@@ -114,6 +114,8 @@ Report any_result(int number) {
   r.warnings = {std::to_string(below(3)) + " of something"};
   r.coverage = {{std::string(1, "ab"[below(2)]), "decode", "eager", below(9)}};
   r.laws = {{"len.total", below(9)}}, r.features = {{"histories topk", below(2)}};
+  r.pairs = {{"histories a", {2, {below(2) == 1, below(2) == 1}, {}}}};
+  if (below(2) == 1) r.pairs["calls b"] = {1, {true}, {}};
   r.histograms = {{"keys", 0, {{"0..9", below(3)}, {"10+", below(3)}}, {{below(20), 1}}}};
   r.faults = {faults_report().faults[below(3)]};
   return read_again(r);

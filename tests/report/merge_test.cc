@@ -26,6 +26,8 @@ ReportFile shard(int i) {
   r.coverage = {{"b", "decode", "eager", i}, {"a", "decode", "eager", 10 * i}};
   r.laws = {{"len.total", i}, {"mem.leak", 0}}, r.features = {{"histories topk", 2 * i}};
   r.parameters = {{"a sinks merged", i}};
+  r.pairs = {{"histories a", {5, {i == 1, i > 1, false, i == 3, false}, {"x 1 x y 2"}}}};
+  r.pairs["calls b"] = i == 2 ? PairsReport{1, {true}, {}} : PairsReport{};
   r.histograms = {{"keys", 0, {{"0..9", i}, {"10+", 1}}, {{i, i}, {20, 1}}}};
   return file;
 }
@@ -65,10 +67,22 @@ TEST(Merge, AddsWhatShardsCounted) {
   EXPECT_EQ(r.laws["mem.leak"], 0);
   ASSERT_EQ(r.features.size(), 1u);
   EXPECT_EQ(r.features["histories topk"], 12);
+  ASSERT_EQ(r.pairs.size(), 2u);
+  EXPECT_EQ(r.pairs["histories a"].met, (std::vector<bool>{true, true, false, true, false}));
+  EXPECT_TRUE(r.pairs["histories a"].unmet.empty());
+  EXPECT_EQ(r.pairs["calls b"].of, 1);
   ASSERT_EQ(r.histograms.size(), 1u);
   EXPECT_EQ(r.histograms[0].bins,
             (std::vector<std::pair<std::string, int64_t>>{{"0..9", 6}, {"10+", 3}}));
   EXPECT_EQ(r.histograms[0].median, 3);  // of 1 2 2 3 3 3 20 20 20
+}
+
+TEST(Merge, PartsThatCountOtherPairsAreRefused) {
+  ReportFile one = shard(1), two = shard(2);
+  two.report.pairs["histories a"] = {4, {true, true, true, true}, {}};
+  Report r;
+  const std::string status = merge({one, two}, false, &r);
+  EXPECT_NE(status.find("5 of histories a"), std::string::npos) << status;
 }
 
 TEST(Merge, EachFindingIsThereOnceWithItsPictures) {

@@ -1,4 +1,5 @@
-// A report counts what each law judged and which features cases had, and ends with those of none.
+// A report counts what each law judged, which features cases had and which pairs of levels, and
+// ends with those of none.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +23,9 @@ Report counts_report() {
   Report r;
   r.laws = {{"len.copy", 0}, {"len.total", 9}, {"sparse.keys", 0}, {"sparse.seen", 0}};
   r.features = {{"histories items", 0}, {"histories topk", 4}};
+  r.pairs = {{"calls c", {2, {true, true}, {}}},
+             {"histories a", {5, {true, false, true, true, false}, {"x 1 x y 2", "x 1 x y 3"}}},
+             {"histories b", {}}};
   return r;
 }
 
@@ -33,11 +37,15 @@ TEST(Text, EndsWithTheLawsAndFeaturesThatWereNotLookedAt) {
       "laws that cannot judge in this run, " +
       std::to_string(others.size()) +
       ": they are of calls, histories, programs, traces, vectors\n"
-      "features that no case had, 1 of 2: histories items\n";
+      "features that no case had, 1 of 2: histories items\n"
+      "pairs of levels that no case had, 2 of 7, such as histories a: x 1 x y 2; "
+      "histories a: x 1 x y 3\n"
+      "kinds of cases of which there was none, 1 of 3: histories b\n";
   EXPECT_NE(text_of(r).find('\n' + lines + '\n' + r.verdict()), std::string::npos) << text_of(r);
   EXPECT_EQ(text_of(r, true).find("judged nothing"), std::string::npos);
   for (auto& [law, judged] : r.laws) judged = std::max<int64_t>(judged, 1);
   r.features["histories items"] = 1;
+  r.pairs = {{"calls c", {2, {true, true}, {}}}};
   EXPECT_EQ(text_of(r).find("judged nothing"), std::string::npos);
   EXPECT_EQ(text_of(r).find("no case had"), std::string::npos);
 }
@@ -46,9 +54,10 @@ TEST(Json, CountsEveryLawAndFeature) {
   RenderOptions options;
   options.format = Format::kJson;
   const std::string text = render(counts_report(), options);
-  for (const char* member : {"\"idle_laws\": [\n    \"len.copy\",\n    \"sparse.keys\",",
-                             "\"laws_of_other_runs\": [\n    \"input.null\",", "\"len.copy\": 0",
-                             "\"len.total\": 9", "\"histories topk\": 4"})
+  for (const char* member :
+       {"\"idle_laws\": [\n    \"len.copy\",\n    \"sparse.keys\",",
+        "\"laws_of_other_runs\": [\n    \"input.null\",", "\"len.copy\": 0", "\"len.total\": 9",
+        "\"histories topk\": 4", "\"bits\": \"b0\"", "\"of\": 5"})
     EXPECT_NE(text.find(member), std::string::npos) << text;
 }
 

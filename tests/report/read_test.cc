@@ -38,6 +38,8 @@ Report full_report() {
   r.coverage = {{"a", "decode", "eager", 10}};
   r.laws = {{"len.total", 12}, {"mem.leak", 0}}, r.features = {{"histories topk", 3}};
   r.parameters = {{"a sinks merged", 3}};
+  r.pairs = {{"histories a", {5, {true, false, true, true, false}, {"x 1 x y 2", "x 1 x y 3"}}},
+             {"histories b", {}}};
   r.conformance = {{"G01", "n.global", "E", "differs", "step 5"}};
   r.histograms = {{"keys", 20, {{"0", 1}, {"1..15", 2}, {"16..63", 3}, {"128+", 4}}, {{20, 7}}}};
   r.findings.push_back(small_finding());
@@ -59,6 +61,15 @@ TEST(ReadReport, RenderedAgainItSaysTheSame) {
     ASSERT_EQ(parse_report(text, "r.json", &read).to_string(), "ok");
     EXPECT_EQ(json_text(read), text);
   }
+}
+
+TEST(PairsReport, DigitsThatAreNotOfSoManyPairsAreRefused) {
+  PairsReport pairs;
+  pairs.of = 5;
+  EXPECT_TRUE(pairs.set_hex("a8"));
+  EXPECT_EQ(pairs.met, (std::vector<bool>{true, false, true, false, true}));
+  EXPECT_EQ(pairs.to_hex(), "a8");
+  for (const char* digits : {"", "a", "a80", "a4", "ag"}) EXPECT_FALSE(pairs.set_hex(digits));
 }
 
 TEST(ReadReport, ABenchSaysTheSame) {

@@ -55,6 +55,7 @@ RuntimeConfig random_config(Choices& choices) {
   } else {
     c.radix = c.max_encoder_len == 0 && choices.one_in(2);
   }
+  c.flight = choices.between(0, 1);
   return c;
 }
 
@@ -193,6 +194,33 @@ TEST(Scheduler, AMixedStepHasItsPromptsFirst) {
     mixed += decodes ? 1 : 0;
   });
   EXPECT_GT(mixed, 10);
+}
+
+/// With a step in flight lengths run ahead of results; what cannot be undone waits for them.
+TEST(Scheduler, AStepInFlightKeepsItsSlotsUntilItHasEnded) {
+  RuntimeConfig config = with_window(config_of(4));
+  config.flight = 1;
+  Seen seen;
+  play(config, 10, 300, [&](const Moment& m, uint64_t, int i) {
+    EXPECT_LE(m.step.in_flight, 1);
+    seen["waited for the step in flight"] += i > 0 && m.step.in_flight == 0;
+    seen["slots that wait"] += !m.state.freed.empty();
+    for (const PoolRequest& r : m.state.requests) {
+      seen["ahead of its results"] += r.confirmed_len < r.kv_len;
+      EXPECT_LE(r.evicted_len, std::max(0, r.confirmed_len - config.window_left));
+    }
+    if (m.step.in_flight == 0) {
+      EXPECT_EQ(m.state.freed, Slots{});
+    }
+  });
+  for (const char* event :
+       {"waited for the step in flight", "slots that wait", "ahead of its results"})
+    EXPECT_GT(seen[event], 0) << event;
+  config.flight = 0;
+  play(config, 5, 100, [&](const Moment& m, uint64_t, int) {
+    for (const PoolRequest& r : m.state.requests) EXPECT_EQ(r.confirmed_len, r.kv_len);
+    EXPECT_EQ(m.state.freed, Slots{});
+  });
 }
 
 TEST(Scheduler, APrebuiltPromptArrivesWholeAndOnceUntilItIsRetracted) {

@@ -1,61 +1,37 @@
 #include "check/worlds/dense_world.h"
 
 #include <algorithm>
-#include <cassert>
-#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
 
+#include "check/bounds/compare.h"
 #include "check/mistakes/diagnose.h"
-#include "core/float_formats.h"
 #include "core/laws.h"
 
 namespace shadowgraph {
 namespace {
 
-constexpr float kSelectorQuery = 1024;    // times a scale of 1/4 and more
-constexpr float kSelectorSink = -1024;    // no key has such a logit
-constexpr float kSelectorKeys = 1 << 19;  // integers below twice that: few are alike
+constexpr float kSelectorQuery = 1024;  // times a scale of 1/4 and more
+constexpr float kSelectorSink = -1024;  // no key has such a logit
 
 size_t row_bytes(const Buffer& b) {
   return b.bytes() / static_cast<size_t>(std::max<int64_t>(1, b.shape[0]));
 }
 
-/// A slot of a pool [pages, page_size, heads, head_dim].
-Elements slot_of(const Buffer& b, int32_t slot) {
-  const int64_t elements = b.shape[2] * b.shape[3];
-  return {slot * elements, elements};
-}
-
-}  // namespace
-
-/// With selector data every key begins with an integer of its own. A query multiplies that integer
-/// by so much that logits, exact in f32, are 256 apart: exp(-256) is 0.
-std::vector<float> DenseWorld::numbers(int64_t count, int64_t dim, Part part) {
-  const RunnerOptions& o = place_.options;
+/// With selector data every key begins with an integer of its own (DenseContents). A query
+/// multiplies that integer by so much that logits, exact in f32, are 256 apart: exp(-256) is 0.
+std::vector<float> queries(int64_t count, int64_t dim, RunnerData data, Rng& rng) {
   std::vector<float> values(static_cast<size_t>(count));
-  const bool selects = o.data == RunnerData::kSelector;
-  if (part == Part::kQuery && o.data != RunnerData::kRandom) {
-    for (size_t i = 0; selects && i < values.size(); i += static_cast<size_t>(dim))
-      values[i] = kSelectorQuery;
-    return values;
-  }
-  for (float& x : values) x = place_.rng.signed_unit();
-  if (o.kv_dtype != DType::kF32 && part != Part::kQuery) {
-    const float scale = scale_of(part);
-    for (float& x : values) {
-      std::byte element[sizeof(float)];
-      store_float(element, o.kv_dtype, 0, x / scale);
-      x = load_float(element, o.kv_dtype, 0) * scale;
-    }
-  }
-  if (selects && part == Part::kKey) {
-    for (size_t i = 0; i < values.size(); i += static_cast<size_t>(dim))
-      values[i] = std::floor((1 + values[i]) * kSelectorKeys);
+  if (data == RunnerData::kRandom) {
+    for (float& x : values) x = rng.signed_unit();
+  } else if (data == RunnerData::kSelector) {
+    for (size_t i = 0; i < values.size(); i += static_cast<size_t>(dim)) values[i] = kSelectorQuery;
   }
   return values;
 }
+
+}  // namespace
 
 std::vector<float> DenseWorld::sink_logits() {
   std::vector<float> logits(static_cast<size_t>(kind_.params.num_qo_heads));
@@ -67,33 +43,19 @@ std::vector<float> DenseWorld::sink_logits() {
   return logits;
 }
 
-float DenseWorld::scale_of(Part part) const {
-  return part == Part::kValue ? values_.v_scale : values_.k_scale;
-}
-
-std::vector<std::byte> DenseWorld::stored(std::span<const float> values, Part part) const {
-  const DType type = place_.options.kv_dtype;
-  std::vector<std::byte> bytes(values.size() * size_of(type));
-  for (size_t i = 0; i < values.size(); ++i)
-    store_float(bytes.data(), type, static_cast<int64_t>(i), values[i] / scale_of(part));
-  return bytes;
-}
-
-void DenseWorld::randomise(const Buffer& b, Part part) {
-  copies_.copy(b.data, numbers(b.numel(), b.shape.back(), part));
-}
-
 void DenseWorld::clear_outputs() {
   for (const Buffer* b : outputs()) place_.stream.fill(b->data, kUnwritten, b->bytes());
 }
 
 void DenseWorld::rewind() {
-  for (const int32_t slot : new_) {
-    for (const Buffer* b : caches()) {
-      const std::span<std::byte> at = bytes_at(*b, slot_of(*b, slot));
-      place_.stream.fill(at.data(), kNanByte, at.size());
-    }
-  }
+  for (const int32_t slot : new_) poison_slot(slot);
+  poison_sink();
+}
+
+void DenseWorld::begin_history(uint64_t number) {
+  owners_.forget_all();
+  held_.clear();
+  contents_.clear(place_.rng_of(number).next());
 }
 
 ForwardBatch DenseWorld::at_step(ForwardBatch batch, size_t step) {
@@ -101,80 +63,150 @@ ForwardBatch DenseWorld::at_step(ForwardBatch batch, size_t step) {
   return batch;
 }
 
-void DenseWorld::begin_step(const Step& step, const ForwardBatch& batch) {
-  copies_.clear();
-  new_.clear();
-  tokens_ = Limits::exact(batch, place_.model).tokens;
-  if (place_.options.diagnose && batch.mode != ForwardMode::kPrebuilt) scenes_.begin_step(batch);
-  for (const Tensors& t : steps_) {
-    randomise(t.q, Part::kQuery);
-    randomise(t.k, Part::kKey);
-    randomise(t.v, Part::kValue);
-  }
+void DenseWorld::read_step(const Step& step, const ForwardBatch& batch) {
   encoded_.clear();
   if (kind_.cross && !is_captured(batch.mode))
     encoded_.assign(batch.encoder_out_cache_loc.begin(), batch.encoder_out_cache_loc.end());
-  for (size_t s = 0; s < steps_.size(); ++s) own(at_step(batch, s), step.requests);
-  // Copies move only tokens of the text.
-  for (const SlotCopy& c : step.copies) {
+  rows_.clear();
+  new_.clear();
+  const size_t steps = batch.mode == ForwardMode::kPrebuilt ? 1 : steps_.size();
+  for (size_t s = 0; s < steps; ++s) {
+    const ForwardBatch b = at_step(batch, s);
+    StepRows& r = rows_.emplace_back();
+    r.rows = canonical_rows(b, kind_, place_.model);
+    r.contents = row_contents(step, b, kind_, place_.model);
+    name_new(&r);
+  }
+}
+
+void DenseWorld::name_new(StepRows* r) {
+  const CanonicalRows& rows = r->rows;
+  for (const int64_t slot : encoded_) {
+    for (size_t row = 0; row < rows.keys.size(); ++row) {
+      const auto at = std::ranges::find(rows.keys[row], slot) - rows.keys[row].begin();
+      if (at == std::ssize(rows.keys[row])) continue;
+      r->fresh.push_back(contents_.number(r->contents.keys[row][static_cast<size_t>(at)]));
+      break;
+    }
+    new_.insert(static_cast<int32_t>(slot));
+  }
+  for (size_t row = 0, t = 0; row < rows.keys.size(); ++row) {
+    const float factor = rows.key_factors.empty() ? 1 : rows.key_factors[row];
+    for (const int32_t slot : rows.stored_by(row)) {
+      r->fresh.push_back(contents_.number(r->contents.fresh[t++], factor));
+      if (slot >= 0) new_.insert(slot);
+    }
+  }
+}
+
+/// A slot that holds the right token holds it times the factor that it was stored with.
+void DenseWorld::name_old(StepRows* r) {
+  const CanonicalRows& rows = r->rows;
+  for (size_t row = 0; row < rows.keys.size(); ++row) {
+    const float factor = rows.key_factors.empty() ? 1 : rows.key_factors[row];
+    std::vector<int32_t>& keys = r->keys.emplace_back();
+    for (size_t k = 0; k < rows.keys[row].size(); ++k) {
+      const TokenContent& c = r->contents.keys[row][k];
+      const int32_t is = new_.contains(rows.keys[row][k]) ? -1 : held(rows.keys[row][k]);
+      const bool right = is >= 0 && contents_[is].chain == c.chain;
+      keys.push_back(right ? is : contents_.number(c, factor));
+    }
+  }
+}
+
+/// A history may begin in the middle: what was stored before it is written here.
+void DenseWorld::adopt(const StepRows& r) {
+  for (size_t row = 0; row < r.rows.keys.size(); ++row) {
+    const std::span<const int32_t> old = r.rows.old_keys(row);
+    for (size_t k = 0; k < old.size(); ++k) {
+      if (is_evicted(old[k]) || new_.contains(old[k]) || held(old[k]) >= 0) continue;
+      write_slot(old[k], contents_.number(r.contents.keys[row][k]));
+    }
+  }
+}
+
+/// Copies move only tokens of the text.
+void DenseWorld::make_copies(const Step& step) {
+  for (const SlotCopy& c : step.copies)
     if (!kind_.cross) copy_slot(c, step.full_to_swa);
+}
+
+/// What is new was computed elsewhere.
+void DenseWorld::arrive(const StepRows& r) {
+  for (size_t t = 0; t < encoded_.size(); ++t)
+    write_slot(static_cast<int32_t>(encoded_[t]), r.fresh[t]);
+  for (size_t t = 0; t < r.rows.stored.size(); ++t)
+    if (r.rows.stored[t] >= 0) write_slot(r.rows.stored[t], r.fresh[t]);
+}
+
+/// Padding's rows are whatever an older step has left.
+void DenseWorld::give_queries(const Tensors& to) {
+  const int64_t count = to.q.rows(0, tokens_).count;
+  copies_.copy(to.q.data, queries(count, to.q.shape[2], place_.options.data, place_.rng));
+}
+
+void DenseWorld::give(const StepRows& r, const Tensors& to) {
+  std::vector<float> k, v;
+  for (const int32_t number : r.fresh) {
+    const std::span<const float> of_k = contents_.given_k(number), of_v = contents_.given_v(number);
+    k.insert(k.end(), of_k.begin(), of_k.end());
+    v.insert(v.end(), of_v.begin(), of_v.end());
+  }
+  if (!k.empty()) copies_.copy(to.k.data, k);
+  if (!v.empty()) copies_.copy(to.v.data, v);
+}
+
+void DenseWorld::own(const StepRows& r, std::span<const OwnerId> owners) {
+  const size_t a_request = owners.empty() ? 1 : r.rows.keys.size() / owners.size();
+  for (size_t row = 0; row < r.rows.keys.size(); ++row) {
+    const OwnerId owner = owners[row / a_request];
+    for (const int32_t slot : r.rows.old_keys(row))
+      if (!is_evicted(slot)) set_owner(slot, owner, kind_.cross && new_.contains(slot));
+    for (const int32_t slot : r.rows.stored_by(row))
+      if (slot >= 0) set_owner(slot, owner, true);
   }
 }
 
-void DenseWorld::own(const ForwardBatch& batch, std::span<const OwnerId> owners) {
-  const CanonicalRows rows = canonical_rows(batch, kind_, place_.model);
-  const auto per_request =
-      batch.size() == 0 ? 1 : static_cast<int64_t>(rows.keys.size()) / batch.size();
-  for (size_t r = 0; r < rows.keys.size(); ++r) {
-    const OwnerId owner = owners[r / static_cast<size_t>(per_request)];
-    for (const int32_t slot : rows.old_keys(r)) {
-      if (slot < place_.model.page_size) continue;  // evicted from its window
-      const bool encoded = std::ranges::find(encoded_, slot) != encoded_.end();
-      // A history may begin in the middle: what was stored before it is written here.
-      if (!encoded && owners_.of(slot).empty()) write_slot(slot);
-      set_owner(slot, owner, encoded);
-      if (encoded) new_.push_back(slot);
+/// Nothing runs: what the step would leave is there, and nobody has read it yet.
+void DenseWorld::receive(const Step& step, const ForwardBatch& batch, bool first) {
+  copies_.clear();
+  read_step(step, batch);
+  if (first) adopt(rows_[0]);
+  make_copies(step);
+  arrive(rows_[0]);
+  own(rows_[0], step.requests);
+  place_.stream.synchronize();
+}
+
+Status DenseWorld::begin_step(const Step& step, const ForwardBatch& batch, bool first) {
+  copies_.clear();
+  tokens_ = Limits::exact(batch, place_.model).tokens;
+  const bool arrives = batch.mode == ForwardMode::kPrebuilt;
+  if (place_.options.diagnose && !arrives) scenes_.begin_step(batch);
+  read_step(step, batch);
+  for (const StepRows& r : rows_)
+    if (first) adopt(r);
+  make_copies(step);
+  for (size_t s = 0; s < rows_.size(); ++s) {
+    name_old(&rows_[s]);
+    if (arrives) {
+      arrive(rows_[s]);
+    } else {
+      give_queries(steps_[s]);
+      give(rows_[s], steps_[s]);
     }
-    for (const int32_t slot : rows.stored_by(r)) {
-      if (slot < 0) continue;
-      if (batch.mode == ForwardMode::kPrebuilt) write_slot(slot);
-      set_owner(slot, owner, true);
-      new_.push_back(slot);
-    }
+    own(rows_[s], step.requests);
   }
-}
-
-void DenseWorld::set_owner(int32_t slot, OwnerId owner, bool alone) {
-  const std::optional<bool> now = owners_.own(slot, owner, alone);
-  if (!now) return;
-  for (const Buffer* b : caches()) {
-    const Elements range = slot_of(*b, slot);
-    (void)(*now ? scope_.set_owner(*b, range, owner) : scope_.add_owner(*b, range, owner));
+  poison_sink();
+  place_.stream.synchronize();
+  Status status = check_reads();
+  for (const StepRows& r : rows_) {
+    for (size_t t = 0; t < encoded_.size(); ++t)
+      held_[static_cast<int32_t>(encoded_[t])] = r.fresh[t];
+    for (size_t t = 0; t < r.rows.stored.size(); ++t)
+      if (r.rows.stored[t] >= 0) held_[r.rows.stored[t]] = r.fresh[t];
   }
-}
-
-void DenseWorld::write_slot(int32_t slot) {
-  for (const Buffer* b : caches()) {
-    const Part part = b == &k_cache_ ? Part::kKey : Part::kValue;
-    const Elements at = slot_of(*b, slot);
-    copies_.copy(bytes_at(*b, at).data(), stored(numbers(at.count, b->shape[3], part), part));
-  }
-}
-
-void DenseWorld::copy_slot(SlotCopy c, std::span<const int64_t> full_to_swa) {
-  // Ranks have chains, of which what is accepted stays where it is.
-  assert(place_.model.dcp_size == 1);
-  if (swa_) {
-    c.from = static_cast<int32_t>(full_to_swa[static_cast<size_t>(c.from)]);
-    c.to = static_cast<int32_t>(full_to_swa[static_cast<size_t>(c.to)]);
-  }
-  for (const Buffer* b : caches()) {
-    const std::span<std::byte> from = bytes_at(*b, slot_of(*b, c.from));
-    place_.stream.copy(bytes_at(*b, slot_of(*b, c.to)).data(), from.data(), from.size());
-  }
-  bool alone = true;
-  for (const OwnerId owner : std::vector(owners_.of(c.from)))
-    set_owner(c.to, owner, std::exchange(alone, false));
+  return status;
 }
 
 void DenseWorld::keep_outputs() {
@@ -210,7 +242,8 @@ Status DenseWorld::judge_outputs(const ForwardBatch& batch, size_t step,
   LayerIo io;
   io.kind = static_cast<int32_t>(place_.kind);
   describe(tokens_, step, &io);
-  const CanonicalCall canonical(b, place_.model, io);
+  CanonicalCall canonical(b, place_.model, io);
+  canonical.read_from(contents_.cache(), rows_[step].keys);
   const PagedAttention& call = canonical.call();
   const Result result{call.out, call.lse.tensor, LseBase::kNatural,
                       place_.backend.lse_sink(batch.mode)};
@@ -226,49 +259,22 @@ Status DenseWorld::judge_outputs(const ForwardBatch& batch, size_t step,
                     : judge(call, result, arithmetic, how);
   // No known mistake is one of dual chunks.
   if (o.diagnose && !j.findings.ok() && !canonical.dual_chunk()) {
+    const CanonicalCall in_pools(b, place_.model, io);
     const std::vector<Explanation> all =
-        diagnose(scenes_.of(b, canonical), result, arithmetic,
+        diagnose(scenes_.of(b, in_pools), result, arithmetic,
                  {.exact = how.exact, .parts = how.parts, .unwritten = true, .of_many = true});
     for (Finding& f : j.findings.findings()) f.diagnosis = all;
   }
-  Status status = std::move(j.findings);
-  status.add(check_stored(canonical.rows(), steps_[step]));
+  Status status = check_stored(batch, step);
+  status.add(std::move(j.findings));
   return status;
 }
 
-Status DenseWorld::check_stored(const ForwardBatch& batch, size_t step) const {
-  return check_stored(canonical_rows(at_step(batch, step), kind_, place_.model), steps_[step]);
-}
-
-bool DenseWorld::holds(int32_t slot, const Tensors& given, size_t t, float key_factor) const {
-  const auto has = [&](const Buffer& cache, const Buffer& of, Part part) {
-    const Elements place = slot_of(cache, slot);
-    const auto* first = reinterpret_cast<const float*>(of.data) + t * place.count;
-    std::vector<float> values(first, first + place.count);
-    for (float& x : values) x *= part == Part::kKey ? key_factor : 1;
-    const std::vector<std::byte> want = stored(values, part);
-    return std::memcmp(bytes_at(cache, place).data(), want.data(), want.size()) == 0;
-  };
-  return has(k_cache_, given.k, Part::kKey) && (kind_.mla || has(v_cache_, given.v, Part::kValue));
-}
-
-Status DenseWorld::check_stored(const CanonicalRows& rows, const Tensors& given) const {
-  Status status;
-  const auto fail = [&](const char* list, size_t t, int64_t slot) {
-    status.add(make_finding("slot.write", at(list, static_cast<int64_t>(t)),
-                            "its K and V in slot " + std::to_string(slot), "others there"));
-  };
-  for (size_t t = 0; t < encoded_.size() && status.ok(); ++t)
-    if (!holds(static_cast<int32_t>(encoded_[t]), given, t, 1))
-      fail("encoder_out_cache_loc", t, encoded_[t]);
-  judged("slot.write", std::ssize(encoded_) + std::ssize(rows.stored));
-  size_t row = 0;
-  for (size_t t = 0; t < rows.stored.size() && status.ok(); ++t) {
-    while (static_cast<size_t>(rows.cu_seqlens_q[row + 1]) <= t) ++row;
-    const float factor = rows.key_factors.empty() ? 1 : rows.key_factors[row];
-    if (rows.stored[t] >= 0 && !holds(rows.stored[t], given, t, factor))
-      fail("out_cache_loc", t, rows.stored[t]);
-  }
+Status DenseWorld::check_stored(const ForwardBatch& /*batch*/, size_t step) const {
+  Status status = check_stored(rows_[step]);
+  if (step > 0 || !status.ok()) return status;
+  status.add(check_still());
+  status.add(check_sink());
   return status;
 }
 

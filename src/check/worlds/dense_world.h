@@ -1,17 +1,21 @@
-// A layer of dense attention in a runner's world: pools of K and V, or of latents, with owners slot
-// by slot, and new inputs each step. Judged against the oracle on the canonical triple, a replay
-// against the eager run. Only the canonical rows say who may read which slot. Tested by
-// tests/check/runner_world_test.cc, runner_test.cc and runner_finds_test.cc.
+// A dense layer in a runner's world: pools whose slots hold contents and have owners, and new
+// inputs each step. Outputs are judged against the oracle on the keys that a step must see, which
+// are made from their contents (dense_contents.h): what lies in a pool has no say. Tested by
+// tests/check/runner_world_test.cc and tests/check/runner_finds_test.cc.
 #pragma once
 
 #include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
-#include "check/bounds/compare.h"
 #include "check/canonical.h"
 #include "check/mistakes/step_scenes.h"
+#include "check/worlds/dense_contents.h"
 #include "check/worlds/layer_buffers.h"
 #include "check/worlds/layer_world.h"
+#include "check/worlds/row_contents.h"
 #include "check/worlds/slot_owners.h"
 
 namespace shadowgraph {
@@ -21,10 +25,11 @@ class DenseWorld final : public LayerWorld {
   explicit DenseWorld(const LayerPlace& place);
 
   Status bind() override;
-  void begin_step(const Step& step, const ForwardBatch& batch) override;
+  void receive(const Step& step, const ForwardBatch& batch, bool first) override;
+  Status begin_step(const Step& step, const ForwardBatch& batch, bool first) override;
   void clear_outputs() override;
   void rewind() override;
-  void begin_history(uint64_t /*number*/) override { owners_.forget_all(); }
+  void begin_history(uint64_t number) override;
   std::span<const float> sinks() const override;
   void describe(int64_t tokens, size_t step, LayerIo* io) const override;
   Status judge_outputs(const ForwardBatch& batch, size_t step, const Limits& limits) const override;
@@ -36,7 +41,13 @@ class DenseWorld final : public LayerWorld {
   struct Tensors {
     Buffer q, k, v, out, lse;  // latent: v is in k
   };
-  enum class Part : uint8_t { kQuery, kKey, kValue };
+  /// A step, or one of a whole draft, by the numbers of contents.
+  struct StepRows {
+    CanonicalRows rows;
+    RowContents contents;
+    std::vector<std::vector<int32_t>> keys;  // as rows.keys: what each is, if all is right
+    std::vector<int32_t> fresh;              // [tokens] what is stored; of a cross layer [encoded]
+  };
 
   Status bind_tensors(Arena scope, Tensors* to) const;
   /// A logit for each head.
@@ -47,22 +58,38 @@ class DenseWorld final : public LayerWorld {
   /// The batch as that step of a draft has it.
   static ForwardBatch at_step(ForwardBatch batch, size_t step);
 
-  /// Vectors of so many elements each; keys and values as the pools can hold them.
-  std::vector<float> numbers(int64_t count, int64_t dim, Part part);
   /// As large as the keys' logits, and one in four -inf; beside selector data of no weight.
   std::vector<float> sink_logits();
-  float scale_of(Part part) const;
-  /// The values as the pools store them.
-  std::vector<std::byte> stored(std::span<const float> values, Part part) const;
-  void randomise(const Buffer& buffer, Part part);
-  void own(const ForwardBatch& step, std::span<const OwnerId> owners);
-  void set_owner(int32_t slot, OwnerId owner, bool alone);
-  void write_slot(int32_t slot);
-  void copy_slot(SlotCopy c, std::span<const int64_t> full_to_swa);
+  // What a step is about, before it runs.
+  void read_step(const Step& step, const ForwardBatch& batch);
+  void name_new(StepRows* rows);
+  void name_old(StepRows* rows);
+  void adopt(const StepRows& rows);
+  void make_copies(const Step& step);
+  void arrive(const StepRows& rows);
+  void give_queries(const Tensors& to);
+  void give(const StepRows& rows, const Tensors& to);
+  void own(const StepRows& rows, std::span<const OwnerId> owners);
 
-  Status check_stored(const CanonicalRows& rows, const Tensors& given) const;
-  /// Whether the slot holds what the step gave as its row t of K and V.
-  bool holds(int32_t slot, const Tensors& given, size_t t, float key_factor) const;
+  // One slot.
+  void set_owner(int32_t slot, OwnerId owner, bool alone);
+  void write_slot(int32_t slot, int32_t number);
+  void poison_slot(int32_t slot);
+  void poison_sink();
+  void copy_slot(SlotCopy c, std::span<const int64_t> full_to_swa);
+  bool is_evicted(int32_t slot) const { return slot < place_.model.page_size; }
+  /// -1: nothing that anybody has stored.
+  int32_t held(int32_t slot) const;
+  /// Does the slot hold the bytes of that content?
+  bool holds(int32_t slot, int32_t number) const;
+  std::string told(int32_t slot) const;
+  bool is_of_padding(const Tensors& given, std::span<const std::byte> key) const;
+
+  // Judges.
+  Status check_reads() const;
+  Status check_stored(const StepRows& rows) const;
+  Status check_still() const;
+  Status check_sink() const;
 
   const LayerPlace place_;
   const LayerKind& kind_;
@@ -73,13 +100,15 @@ class DenseWorld final : public LayerWorld {
   std::vector<Tensors> steps_;
   Buffer k_cache_, v_cache_;  // latent: all is in k_cache
   Buffer sinks_;              // [num_qo_heads]; no data: the layer has none
+  mutable DenseContents contents_;
+  std::unordered_map<int32_t, int32_t> held_;  // by slot, the number of its content
   SlotOwners owners_;
-  StepScenes scenes_;         // for a diagnosis
-  int64_t tokens_ = 0;        // tokens of the step's batch
-  std::vector<int32_t> new_;  // slots that the step stores
-  std::vector<int64_t>
-      encoded_;                  // of these, a cross layer's: in the order of encoder_out_cache_loc
-  std::vector<std::byte> kept_;  // outputs of the eager run
+  StepScenes scenes_;                // for a diagnosis
+  int64_t tokens_ = 0;               // tokens of the step's batch
+  std::vector<StepRows> rows_;       // of each step of a draft
+  std::unordered_set<int32_t> new_;  // slots that the step stores
+  std::vector<int64_t> encoded_;     // of these, a cross layer's, as encoder_out_cache_loc
+  std::vector<std::byte> kept_;      // outputs of the eager run
 };
 
 }  // namespace shadowgraph

@@ -11,6 +11,9 @@ namespace {
 
 TensorView first_rows(const Buffer& b, int64_t rows) { return rows_of(b.view(), 0, rows); }
 
+/// A content of no request.
+TokenContent nobodys(int32_t number) { return {extend(kNoTokens, number), 0, number}; }
+
 }  // namespace
 
 DenseWorld::DenseWorld(const LayerPlace& place)
@@ -21,6 +24,7 @@ DenseWorld::DenseWorld(const LayerPlace& place)
       scope_(place.scope),
       copies_(place.stream),
       steps_(place.steps),
+      contents_(kind_, place.options, values_, place_.rng_of(0).next()),
       owners_(swa_ ? place.options.swa_slots : place.options.slots),
       scenes_(place.model, kind_) {}
 
@@ -40,12 +44,19 @@ Status DenseWorld::bind() {
   if (status.ok() && values_.sinks) status.add(bind_sinks());
   if (!status.ok()) return status;
   k_cache_ = std::move(bound[0]), v_cache_ = std::move(bound[1]);
-  // The sink is read for padding rows, and is NaN: no other row may feel it.
-  for (int32_t slot = 0; slot < slots && o.full_pools; ++slot) write_slot(slot);
-  for (const Buffer* b : {&k_cache_, &v_cache_}) {
-    if (pages > 0 && !o.full_pools)
-      place_.stream.fill(b->data, kNanByte, b->bytes() / static_cast<size_t>(pages));
+  poison_sink();
+  for (int32_t slot = 0; slot < slots && o.full_pools; ++slot)
+    write_slot(slot, contents_.number(nobodys(slot)));
+  for (const Tensors& t : steps_) {
+    StepRows padding;
+    for (int32_t i = 0; i < t.k.shape[0]; ++i)
+      padding.fresh.push_back(contents_.number(nobodys(static_cast<int32_t>(slots) + i)));
+    give(padding, t);
+    place_.stream.fill(t.q.data, 0, t.q.bytes());
   }
+  place_.stream.synchronize();
+  held_.clear();
+  contents_.clear(place_.rng_of(0).next());
   return status;
 }
 
@@ -107,17 +118,7 @@ void DenseWorld::describe(int64_t tokens, size_t step, LayerIo* io) const {
   }
   io->out = first_rows(t.out, tokens);
   io->lse = NaturalLse(first_rows(t.lse, tokens));
-  if (!kind_.mla) {
-    io->cache = KvCache::nhd(k_cache_.view(), v_cache_.view());
-    io->cache.k_scale = values_.k_scale, io->cache.v_scale = values_.v_scale;
-    return;
-  }
-  TensorView latent = k_cache_.view();
-  latent.rank = 3;
-  latent.shape[2] = latent.shape[3];
-  latent.stride[2] = 1;
-  io->cache = KvCache::mla_latent(latent, kind_.params.head_dim_vo);
-  io->cache.k_scale = io->cache.v_scale = values_.k_scale;
+  io->cache = dense_cache(kind_, values_, k_cache_.view(), v_cache_.view());
 }
 
 }  // namespace shadowgraph

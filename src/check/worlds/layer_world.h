@@ -39,10 +39,11 @@ class LayerWorld {
   /// What the host does to the pools before a step, and what is wrong with what that gives. The
   /// device idles.
   virtual Status move_states(const Step& /*step*/) { return {}; }
-  /// The step runs elsewhere: its requests' states are other numbers from then on.
-  virtual void receive(const ForwardBatch& /*batch*/) {}
-  /// Then new inputs and owners, and for a prefix that nobody has computed some state.
-  virtual void begin_step(const Step& step, const ForwardBatch& batch) = 0;
+  /// The step runs elsewhere: what it would leave in the pools arrives.
+  virtual void receive(const Step& step, const ForwardBatch& batch, bool first) = 0;
+  /// Then new inputs and owners. life.read unless the pools hold what the step must see. first: of
+  /// the history, which may begin in the middle: what was stored before it arrives.
+  virtual Status begin_step(const Step& step, const ForwardBatch& batch, bool first) = 0;
   /// Outputs hold what no launch writes (kUnwritten).
   virtual void clear_outputs() = 0;
   /// The pools are again what begin_step left: the step runs another time.

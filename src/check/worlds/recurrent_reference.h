@@ -15,6 +15,8 @@ namespace shadowgraph {
 /// Pools in host memory, f32: [slots, ...] as RecurrentTensors'; no conv where there is none.
 struct HostStates {
   std::vector<float> conv, states;
+
+  bool operator==(const HostStates&) const = default;
 };
 
 /// One request of a step.

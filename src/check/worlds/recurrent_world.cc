@@ -122,50 +122,117 @@ bool RecurrentWorld::is_sound(const StateMove& m) const {
 Status RecurrentWorld::move_states(const Step& step) {
   place_.stream.synchronize();
   copies_.clear();
-  bool copied = false;
-  for (const StateMove& m : step.state_moves) {
-    if (!is_sound(m)) continue;
-    move(m);
-    copied |= m.kind == StateMove::Kind::kCopy || m.kind == StateMove::Kind::kCommit;
-  }
+  for (const StateMove& m : step.state_moves)
+    if (is_sound(m)) move(m);
   place_.stream.synchronize();
-  return copied ? compare_pools(known_, true) : Status{};
+  return known_.states.empty() ? Status{} : compare_pools(known_, true);
+}
+
+HostStates RecurrentWorld::one_of(const HostStates& states, const Pools& of, int64_t place) const {
+  const auto part = [&](const std::vector<float>& all, const Buffer& b) {
+    const int64_t n = &of == &drafts_ ? a_place(b) / draft_steps_ : a_place(b);
+    return std::vector<float>(all.begin() + place * n, all.begin() + (place + 1) * n);
+  };
+  HostStates one;
+  if (layer_.has_conv()) one.conv = part(states.conv, of.conv);
+  one.states = part(states.states, of.states);
+  return one;
+}
+
+void RecurrentWorld::set_one(const HostStates& one, const Pools& /*of*/, int64_t place,
+                             HostStates* states) const {
+  const auto set = [&](const std::vector<float>& from, std::vector<float>* to) {
+    std::ranges::copy(from, to->begin() + place * std::ssize(from));
+  };
+  if (layer_.has_conv()) set(one.conv, &states->conv);
+  set(one.states, &states->states);
+}
+
+void RecurrentWorld::write(const HostStates& one, const Pools& to, int64_t place) {
+  const auto copy = [&](const std::vector<float>& from, const Buffer& b) {
+    const auto count = std::ssize(from);
+    copies_.copy(bytes_at(b, {place * count, count}).data(), from);
+  };
+  if (layer_.has_conv()) copy(one.conv, to.conv);
+  copy(one.states, to.states);
+}
+
+void RecurrentWorld::write_slot(int32_t slot, std::span<const TokenContent> tokens) {
+  if (slot < 0 || slot >= std::ssize(defined_) || tokens.empty()) return;
+  write(book_.behind(tokens), pools_, slot);
+  defined_[static_cast<size_t>(slot)] = 1;
+}
+
+int64_t RecurrentWorld::tracked(const ForwardBatch& batch, int64_t i) const {
+  const auto row = static_cast<size_t>(i);
+  if (batch.states.track_slots.empty() || batch.states.track_slots[row] < 0) return 0;
+  if (batch.states.track_slots[row] >= std::ssize(defined_)) return 0;
+  const RequestExtent e = batch.extent(i);
+  const int64_t behind =
+      std::min<int64_t>(int64_t{batch.states.track_lens[row]} - e.prefix_len, e.q_len);
+  const int64_t tokens = behind - behind % layer_.chunk_size;
+  return tokens <= 0 ? 0 : e.prefix_len + tokens;
 }
 
 /// Drafts are another model's, and a verify leaves what is accepted behind each token.
-void RecurrentWorld::receive(const ForwardBatch& batch) {
+void RecurrentWorld::receive(const Step& step, const ForwardBatch& batch, bool first) {
   const ForwardMode m = batch.mode;
   if (m == ForwardMode::kDraftDecode || is_draft_extend(m, DraftExtendV2::kIncluded)) return;
-  if (is_target_verify(m)) {
-    for (const Buffer* b : pools(drafts_)) copies_.copy(b->data, numbers(*b));
-  }
+  contents_ = row_contents(step, batch, place_.model.layers[place_.kind], place_.model);
   for (int64_t i = 0; i < batch.size(); ++i) {
-    receive(slot_of_request(batch, i));
-    if (!batch.states.track_slots.empty())
-      receive(batch.states.track_slots[static_cast<size_t>(i)]);
+    const std::span<const TokenContent> tokens = tokens_of(i);
+    const int32_t slot = slot_of_request(batch, i);
+    const RequestExtent e = batch.extent(i);
+    if (!is_target_verify(m)) {
+      write_slot(slot, tokens);
+      const int64_t behind = tracked(batch, i);
+      if (behind > 0)
+        write_slot(batch.states.track_slots[static_cast<size_t>(i)],
+                   tokens.first(static_cast<size_t>(behind)));
+      continue;
+    }
+    if (first) write_slot(slot, tokens.first(static_cast<size_t>(e.prefix_len)));
+    for (int32_t t = 0; t < e.q_len; ++t)
+      write(book_.behind(path_to(batch, i, t)), drafts_, i * draft_steps_ + t);
   }
   place_.stream.synchronize();
   known_ = contents(pools_), known_drafts_ = contents(drafts_);
 }
 
-void RecurrentWorld::receive(int32_t slot) {
-  if (slot < 0 || slot >= std::ssize(defined_)) return;
-  for (const Buffer* b : pools(pools_)) {
-    const Elements at = b->rows(slot, 1);
-    copies_.copy(bytes_at(*b, at).data(), layer_numbers(at.count, RunnerData::kRandom, rng_));
-  }
-  defined_[static_cast<size_t>(slot)] = 1;
-}
-
-void RecurrentWorld::begin_step(const Step& step, const ForwardBatch& batch) {
-  copies_.clear();
-  for (const Buffer* b : {&x_, &gate_, &b_, &z_, &q_, &k_, &v_})
-    if (b->data != nullptr) copies_.copy(b->data, numbers(*b));
+/// What a request's slot must hold, and what it holds.
+Status RecurrentWorld::check_reads(const ForwardBatch& batch) {
+  Status status;
+  right_ = before_;
   for (int64_t i = 0; i < batch.size(); ++i) {
     const int32_t slot = slot_of_request(batch, i);
-    if (slot < 0 || batch.extent(i).prefix_len == 0) continue;
-    if (owners_[static_cast<size_t>(slot)] != 0) continue;
-    receive(slot);
+    const auto prefix = static_cast<size_t>(batch.extent(i).prefix_len);
+    if (slot < 0 || prefix == 0) continue;
+    judged("life.read");
+    const std::span<const TokenContent> tokens = tokens_of(i).first(prefix);
+    const HostStates& want = book_.behind(tokens);
+    const HostStates got = one_of(before_, pools_, slot);
+    if (defined_[static_cast<size_t>(slot)] != 0 && got == want) continue;
+    const std::optional<TokenContent> other = book_.find(got);
+    set_one(want, pools_, slot, &right_);
+    status.add(make_finding("life.read", at(pools_.states.name, slot),
+                            StateBook::told(tokens.back()),
+                            other ? StateBook::told(*other) : "the state of no tokens"));
+  }
+  return status;
+}
+
+Status RecurrentWorld::begin_step(const Step& step, const ForwardBatch& batch, bool first) {
+  copies_.clear();
+  contents_ = row_contents(step, batch, place_.model.layers[place_.kind], place_.model);
+  for (const Buffer* b : inputs_.bound()) {
+    const std::vector<float> rows = book_.rows(*b, contents_.fresh);
+    if (!rows.empty()) copies_.copy(b->data, rows);
+  }
+  for (int64_t i = 0; i < batch.size(); ++i) {
+    const int32_t slot = slot_of_request(batch, i);
+    const auto prefix = static_cast<size_t>(batch.extent(i).prefix_len);
+    if (!first || slot < 0 || prefix == 0) continue;
+    write_slot(slot, tokens_of(i).first(prefix));
     own(slot, step.requests[static_cast<size_t>(i)]);
   }
   for (int64_t i = 0; i < batch.size() && is_target_verify(batch.mode); ++i) {
@@ -175,6 +242,7 @@ void RecurrentWorld::begin_step(const Step& step, const ForwardBatch& batch) {
   place_.stream.synchronize();
   before_ = contents(pools_);
   defined_before_ = defined_;
+  return check_reads(batch);
 }
 
 void RecurrentWorld::clear_outputs() {
@@ -200,16 +268,17 @@ void RecurrentWorld::rewind() {
 
 void RecurrentWorld::begin_history(uint64_t number) {
   rng_ = place_.rng_of(number);
+  book_.clear(place_.rng_of(number).next());
   for (int32_t slot = 0; slot < std::ssize(defined_); ++slot) own(slot, 0);
   std::ranges::fill(defined_, uint8_t{0});
 }
 
 void RecurrentWorld::describe(int64_t tokens, size_t /*step*/, LayerIo* io) const {
   io->own = &described_.first(tokens, whole_);
-  if (q_.data != nullptr) {
-    io->q = rows_of(q_.view(), 0, tokens);
-    io->k = rows_of(k_.view(), 0, tokens);
-    io->v = rows_of(v_.view(), 0, tokens);
+  if (inputs_.q.data != nullptr) {
+    io->q = rows_of(inputs_.q.view(), 0, tokens);
+    io->k = rows_of(inputs_.k.view(), 0, tokens);
+    io->v = rows_of(inputs_.v.view(), 0, tokens);
   }
   io->out = rows_of(out_.view(), 0, tokens);
 }
@@ -217,26 +286,51 @@ void RecurrentWorld::describe(int64_t tokens, size_t /*step*/, LayerIo* io) cons
 /// The state after the tokens that the snapshot is behind, of a run of them alone.
 void RecurrentWorld::track(const ForwardBatch& batch, int64_t i, RequestAlone request,
                            const HostStates& start, HostStates* pools) {
-  const auto row = static_cast<size_t>(i);
-  if (batch.states.track_slots.empty() || batch.states.track_slots[row] < 0) return;
-  if (batch.states.track_slots[row] >= std::ssize(defined_)) return;
-  const RequestExtent e = batch.extent(i);
-  const int64_t behind =
-      std::min<int64_t>(int64_t{batch.states.track_lens[row]} - e.prefix_len, e.q_len);
-  const int64_t tokens = behind - behind % layer_.chunk_size;
-  if (tokens <= 0) return;
+  const int64_t behind = tracked(batch, i);
+  if (behind == 0) return;
   HostStates alone = start;
-  request.tokens = tokens;
+  request.tokens = behind - batch.extent(i).prefix_len;
   HostStates none;
-  run_alone(layer_, {whole_, q_.view(), k_.view(), v_.view()}, request, &alone, &none);
-  const int64_t target = batch.states.track_slots[row];
-  const auto keep = [&](const std::vector<float>& from, std::vector<float>* to, const Buffer& b) {
-    const int64_t n = a_place(b);
-    std::copy_n(from.begin() + request.slot * n, n, to->begin() + target * n);
-  };
-  if (layer_.has_conv()) keep(alone.conv, &pools->conv, pools_.conv);
-  keep(alone.states, &pools->states, pools_.states);
+  run_alone(layer_, {whole_, inputs_.q.view(), inputs_.k.view(), inputs_.v.view()}, request, &alone,
+            &none);
+  const HostStates one = one_of(alone, pools_, request.slot);
+  const int32_t target = batch.states.track_slots[static_cast<size_t>(i)];
+  set_one(one, pools_, target, pools);
+  book_.put(tokens_of(i)[static_cast<size_t>(behind) - 1], one);
   defined_[static_cast<size_t>(target)] = 1;
+}
+
+std::vector<int32_t> RecurrentWorld::parents_of(const ForwardBatch& batch, int64_t i) const {
+  if (batch.spec.retrieve_next_token.empty() || batch.spec.topk <= 1) return {};
+  const RequestExtent e = batch.extent(i);
+  const auto at = static_cast<size_t>(i * e.q_len), count = static_cast<size_t>(e.q_len);
+  std::vector<int32_t> parents(count);
+  (void)tree_parents(batch.spec.retrieve_next_token.subspan(at, count),
+                     batch.spec.retrieve_next_sibling.subspan(at, count), e.q_len, parents);
+  return parents;
+}
+
+std::vector<TokenContent> RecurrentWorld::path_to(const ForwardBatch& batch, int64_t i,
+                                                  int32_t token) const {
+  const std::span<const TokenContent> all = tokens_of(i);
+  const auto prefix = static_cast<size_t>(batch.extent(i).prefix_len);
+  const std::vector<int32_t> parents = parents_of(batch, i);
+  std::vector<TokenContent> path;
+  for (int32_t t = token; t >= 0; t = parents.empty() ? t - 1 : parents[static_cast<size_t>(t)])
+    path.insert(path.begin(), all[prefix + static_cast<size_t>(t)]);
+  path.insert(path.begin(), all.begin(), all.begin() + static_cast<std::ptrdiff_t>(prefix));
+  return path;
+}
+
+/// The book has what the step computed.
+void RecurrentWorld::note(const ForwardBatch& batch, int64_t i) {
+  const RequestExtent e = batch.extent(i);
+  const std::span<const TokenContent> tokens = tokens_of(i);
+  if (!is_target_verify(batch.mode))
+    return book_.put(tokens.back(), one_of(known_, pools_, slot_of_request(batch, i)));
+  for (int32_t t = 0; t < e.q_len; ++t)
+    book_.put(tokens[static_cast<size_t>(e.prefix_len + t)],
+              one_of(known_drafts_, drafts_, i * draft_steps_ + t));
 }
 
 void RecurrentWorld::run_request(const ForwardBatch& batch, int64_t i, int64_t first,
@@ -250,27 +344,24 @@ void RecurrentWorld::run_request(const ForwardBatch& batch, int64_t i, int64_t f
   request.has_prefix = e.prefix_len > 0;
   request.verify = is_target_verify(batch.mode);
   request.draft_row = static_cast<int32_t>(i);
-  std::vector<int32_t> parents;
-  if (request.verify && !batch.spec.retrieve_next_token.empty() && batch.spec.topk > 1) {
-    const auto at = static_cast<size_t>(i * e.q_len), count = static_cast<size_t>(e.q_len);
-    parents.resize(count);
-    (void)tree_parents(batch.spec.retrieve_next_token.subspan(at, count),
-                       batch.spec.retrieve_next_sibling.subspan(at, count), e.q_len, parents);
-    request.parents = parents;
-  }
+  const std::vector<int32_t> parents =
+      request.verify ? parents_of(batch, i) : std::vector<int32_t>();
+  request.parents = parents;
   HostStates start;
   const bool tracks = !batch.states.track_slots.empty();
   if (tracks) start = *pools;
   const std::vector<float> out =
-      run_alone(layer_, {whole_, q_.view(), k_.view(), v_.view()}, request, pools, drafts);
+      run_alone(layer_, {whole_, inputs_.q.view(), inputs_.k.view(), inputs_.v.view()}, request,
+                pools, drafts);
   defined_[static_cast<size_t>(request.slot)] = 1;
   status->add(compare_outputs(out_, request.first, out));
   if (tracks) track(batch, i, request, start, pools);
+  note(batch, i);
 }
 
 Status RecurrentWorld::judge_alone(const ForwardBatch& batch) {
   Status status;
-  known_ = before_;
+  known_ = right_;
   known_drafts_ = contents(drafts_);  // rows of nobody hold anything
   int64_t first = 0;
   for (int64_t i = 0; i < batch.size(); ++i) {

@@ -1,6 +1,7 @@
 // A recurrent layer in a runner's world: pools of states with owners, what a verify leaves, and the
-// host that commits, copies and reuses slots between steps. Judged against each request computed
-// alone (recurrent_reference.h). Tested by tests/check/recurrent_world_test.cc.
+// host that commits, copies and reuses slots between steps. A step starts from the states behind
+// its requests' tokens (recurrent_contents.h), and is judged against each request computed alone
+// from there (recurrent_reference.h). Tested by tests/check/recurrent_world_test.cc.
 #pragma once
 
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "check/worlds/layer_buffers.h"
 #include "check/worlds/layer_world.h"
+#include "check/worlds/recurrent_contents.h"
 #include "check/worlds/recurrent_reference.h"
 #include "core/choices.h"
 
@@ -19,8 +21,8 @@ class RecurrentWorld final : public LayerWorld {
 
   Status bind() override;
   Status move_states(const Step& step) override;
-  void receive(const ForwardBatch& batch) override;
-  void begin_step(const Step& step, const ForwardBatch& batch) override;
+  void receive(const Step& step, const ForwardBatch& batch, bool first) override;
+  Status begin_step(const Step& step, const ForwardBatch& batch, bool first) override;
   void clear_outputs() override;
   void rewind() override;
   void begin_history(uint64_t number) override;
@@ -53,13 +55,30 @@ class RecurrentWorld final : public LayerWorld {
   bool is_sound(const StateMove& m) const;
   void move(const StateMove& m);
   void retire(int32_t slot);
-  void receive(int32_t slot);
+  /// A slot, or a place of drafts, as a pool of one.
+  HostStates one_of(const HostStates& states, const Pools& of, int64_t place) const;
+  void set_one(const HostStates& one, const Pools& of, int64_t place, HostStates* states) const;
+  /// On the device, and a slot is defined from then on.
+  void write(const HostStates& one, const Pools& to, int64_t place);
+  void write_slot(int32_t slot, std::span<const TokenContent> tokens);
+  /// All tokens of a request, the step's last.
+  std::span<const TokenContent> tokens_of(int64_t request) const {
+    return contents_.keys[static_cast<size_t>(request)];
+  }
+  /// Tokens that its snapshot is behind; 0: it has none.
+  int64_t tracked(const ForwardBatch& batch, int64_t request) const;
+  std::vector<int32_t> parents_of(const ForwardBatch& batch, int64_t request) const;
+  /// The tokens on the path of a verified one.
+  std::vector<TokenContent> path_to(const ForwardBatch& batch, int64_t request,
+                                    int32_t token) const;
+  Status check_reads(const ForwardBatch& batch);
 
   /// first: its rows of the inputs.
   void run_request(const ForwardBatch& batch, int64_t i, int64_t first, HostStates* pools,
                    HostStates* drafts, Status* status);
   void track(const ForwardBatch& batch, int64_t i, RequestAlone request, const HostStates& start,
              HostStates* pools);
+  void note(const ForwardBatch& batch, int64_t i);
   /// moved: between steps, of which slots that nobody has computed say nothing; else by one.
   Status compare_pools(const HostStates& want, bool moved) const;
   Status compare_drafts(const HostStates& want, int64_t row) const;
@@ -70,7 +89,8 @@ class RecurrentWorld final : public LayerWorld {
   Rng rng_;
   HostCopies copies_;
   RecurrentTensors whole_;  // over all tokens
-  Buffer x_, weight_, conv_bias_, gate_, a_log_, dt_bias_, b_, skip_, z_, log_decay_, q_, k_, v_;
+  RecurrentInputs inputs_;
+  Buffer weight_, conv_bias_, a_log_, dt_bias_, skip_, log_decay_;
   Buffer out_, list_;
   Pools pools_, drafts_;
   mutable TensorsOfTokens<RecurrentTensors> described_;
@@ -80,6 +100,9 @@ class RecurrentWorld final : public LayerWorld {
   std::vector<uint8_t> defined_;
   std::vector<OwnerId> owners_;  // 0: nobody has begun it
   HostStates before_;            // the step
+  HostStates right_;             // before it, if all is right
+  RowContents contents_;         // of the step
+  StateBook book_;
   std::vector<uint8_t> defined_before_;
 };
 

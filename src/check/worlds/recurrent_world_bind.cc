@@ -21,13 +21,16 @@ RecurrentWorld::RecurrentWorld(const LayerPlace& place, const RecurrentLayer& la
       layer_(layer),
       scope_(place.scope),
       rng_(place.rng_of(0)),
-      copies_(place.stream) {}
+      copies_(place.stream),
+      book_(layer_, inputs_, whole_, place.options.data, place.rng_of(0).next()) {}
 
 Status RecurrentWorld::bind() {
   Status status = bind_pools();
   if (status.ok()) status = bind_inputs();
   if (!status.ok()) return status;
   make_weights();
+  // Padding's rows are whatever an older step has left.
+  for (const Buffer* b : inputs_.bound()) copies_.copy(b->data, numbers(*b));
   for (int32_t slot = 0; slot < std::ssize(defined_); ++slot) retire(slot);
   place_.stream.synchronize();
   return status;
@@ -75,27 +78,28 @@ Status RecurrentWorld::bind_inputs() {
   add(&out_, f32_vectors("out", {tokens, heads, dim_v}, Lifetime::kOutput));
   const bool lightning = layer_.family == RecurrentFamily::kLightning;
   if (layer_.has_conv()) {
-    add(&x_, f32_vectors("x", {tokens, layer_.conv_dim()}));
+    add(&inputs_.x, f32_vectors("x", {tokens, layer_.conv_dim()}));
     add(&weight_, f32_vectors("weight", {layer_.conv_dim(), layer_.conv_width}));
     add(&conv_bias_, f32_vectors("conv_bias", {layer_.conv_dim()}));
   } else {
-    for (Buffer* b : {&q_, &k_})
-      add(b, f32_vectors(b == &q_ ? "q" : "k", {tokens, layer_.num_k_heads, dim_k}));
-    add(&v_, f32_vectors("v", {tokens, heads, dim_v}));
+    for (Buffer* b : {&inputs_.q, &inputs_.k})
+      add(b, f32_vectors(b == &inputs_.q ? "q" : "k", {tokens, layer_.num_k_heads, dim_k}));
+    add(&inputs_.v, f32_vectors("v", {tokens, heads, dim_v}));
   }
   if (lightning) {
     add(&log_decay_, f32_vectors("log_decay", {heads}));
   } else {
     const bool channels = layer_.family == RecurrentFamily::kKda;
-    add(&gate_, f32_vectors("gate", channels ? Shape{tokens, heads, dim_k} : Shape{tokens, heads}));
+    add(&inputs_.gate,
+        f32_vectors("gate", channels ? Shape{tokens, heads, dim_k} : Shape{tokens, heads}));
     add(&a_log_, f32_vectors("a_log", {heads}));
     add(&dt_bias_, f32_vectors("dt_bias", channels ? Shape{heads, dim_k} : Shape{heads}));
   }
   if (layer_.family == RecurrentFamily::kMamba2) {
     add(&skip_, f32_vectors("D", {heads}));
-    add(&z_, f32_vectors("z", {tokens, heads, dim_v}));
+    add(&inputs_.z, f32_vectors("z", {tokens, heads, dim_v}));
   } else if (!lightning) {
-    add(&b_, f32_vectors("b", {tokens, heads}));
+    add(&inputs_.b, f32_vectors("b", {tokens, heads}));
   }
   std::vector<Buffer> bound;
   Status status = scope_.bind(specs, &bound);
@@ -122,9 +126,9 @@ void RecurrentWorld::make_weights() {
     for (float& s : slopes) s = -s;
     copies_.copy(log_decay_.data, slopes);
   }
-  whole_.x = view(x_), whole_.weight = view(weight_), whole_.conv_bias = view(conv_bias_);
-  whole_.gate = view(gate_), whole_.a_log = view(a_log_), whole_.dt_bias = view(dt_bias_);
-  whole_.b = view(b_), whole_.skip = view(skip_), whole_.z = view(z_);
+  whole_.x = view(inputs_.x), whole_.weight = view(weight_), whole_.conv_bias = view(conv_bias_);
+  whole_.gate = view(inputs_.gate), whole_.a_log = view(a_log_), whole_.dt_bias = view(dt_bias_);
+  whole_.b = view(inputs_.b), whole_.skip = view(skip_), whole_.z = view(inputs_.z);
   whole_.log_decay = view(log_decay_);
 }
 

@@ -72,9 +72,10 @@ void RunnerWorld::begin_step(const Step& step) {
   copies_.clear();
   arena.begin_step();
   for (const auto& layer : layers_) {
-    moved_.add(layer->move_states(step));
-    layer->begin_step(step, batch);
+    begun_.add(layer->move_states(step));
+    begun_.add(layer->begin_step(step, batch, first_));
   }
+  first_ = first_ && step.requests.empty();
   if (req_to_token_.data != nullptr) copies_.copy(req_to_token_.data, step.req_to_token);
   if (full_to_swa_.data != nullptr) copies_.copy(full_to_swa_.data, step.full_to_swa);
   device->set_row_owners(step.requests);
@@ -88,8 +89,9 @@ Status RunnerWorld::pass(const Step& step) {
   stream.synchronize();
   for (const auto& layer : layers_) {
     status.add(layer->move_states(step));
-    layer->receive(batch);
+    layer->receive(step, batch, first_);
   }
+  first_ = false;
   return status;
 }
 
@@ -100,6 +102,7 @@ void RunnerWorld::rewind() {
 
 void RunnerWorld::begin_history(uint64_t number) {
   rng_ = Rng::stream(options_.seed + number, 0);
+  first_ = true;
   for (const auto& layer : layers_) layer->begin_history(number);
 }
 

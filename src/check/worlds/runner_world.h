@@ -22,13 +22,13 @@ class RunnerWorld {
   Status ready() const { return ready_; }
   /// The model, with what its parameters have on the device.
   const ModelConfig& model() const { return model_; }
-  /// New inputs, moved KV and states, owners; what a prefix has that nobody has stored yet is
-  /// written, and all that a prebuilt step brings. Outputs are cleared.
+  /// New inputs, moved KV and states, owners, and all that a prebuilt step brings. What a history
+  /// had stored before its first step is written. Outputs are cleared.
   void begin_step(const Step& step);
   /// A step that runs elsewhere: what the host does to the pools before it, and what it leaves.
   Status pass(const Step& step);
-  /// Findings of the states that the host moved before this step.
-  Status take_moved() { return std::exchange(moved_, {}); }
+  /// Findings of what the pools held when the step began, and of states that were moved before it.
+  Status take_begun() { return std::exchange(begun_, {}); }
   /// Outputs and pools are what they were before the step.
   void rewind();
   void begin_history(uint64_t number);
@@ -62,7 +62,8 @@ class RunnerWorld {
   Rng rng_;
   std::vector<std::unique_ptr<LayerWorld>> layers_;  // by kind
   Buffer req_to_token_, full_to_swa_;
-  Status moved_;
+  Status begun_;
+  bool first_ = true;  // no step of the history has begun
   HostCopies copies_;
   Status ready_;  // last: bind() fills what stands above
 };

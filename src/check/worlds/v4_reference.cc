@@ -24,9 +24,10 @@ class V4Alone {
   }
 
   std::vector<float> run() {
-    const bool later = is_unified() && r_.prefill;
+    const bool later = is_unified() && r_.prefill && r_.attends;
     if (!later) store(e_.q_len);
     if (l_.has_blocks()) store_blocks();
+    if (!r_.attends) return {};
     std::vector<float> out = attend(later);
     if (later) store(l_.window);
     return out;

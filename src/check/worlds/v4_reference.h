@@ -53,6 +53,7 @@ struct V4Request {
   int64_t first = 0;  // its rows of the step's inputs
   RequestExtent extent;
   bool prefill = false;  // of kUnified: it attends before it stores
+  bool attends = true;   // false: it only stores, all its tokens
 };
 
 /// tensors: of the whole step, on a device that the host can read; its pools say shapes alone. Goes

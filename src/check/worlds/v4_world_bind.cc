@@ -26,6 +26,7 @@ V4World::V4World(const LayerPlace& place, const V4Layer& layer)
       layer_(layer),
       scope_(place.scope),
       rng_(place.rng_of(0)),
+      salt_(place.rng_of(0).next()),
       copies_(place.stream) {}
 
 Status V4World::bind() {
@@ -33,6 +34,9 @@ Status V4World::bind() {
   if (status.ok()) status = bind_inputs();
   if (!status.ok()) return status;
   make_weights();
+  // Padding's rows are whatever an older step has left.
+  for (const Buffer* b : {&q_, &latents_, &kv_score_, &index_scores_})
+    if (b->data != nullptr) copies_.copy(b->data, numbers(b->numel()));
   // Padding reads its slots, and no other row may feel it.
   for (const Shelf* s : std::as_const(*this).shelves()) {
     if (s == &state_) continue;

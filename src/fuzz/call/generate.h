@@ -11,6 +11,8 @@
 
 namespace shadowgraph {
 
+/// The draw of the kernel.
+inline constexpr std::string_view kKernelFactor = "kernel";
 Case generate(Choices& choices);
 /// A call of dense attention that somebody declares his kernel to take; nullopt: the choices make
 /// none. Requires lists that are not empty.

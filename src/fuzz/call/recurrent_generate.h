@@ -10,6 +10,8 @@
 namespace shadowgraph {
 
 /// A case with chosen data.
+/// The draw of the call, of sparse ones too.
+inline constexpr std::string_view kCallFactor = "call";
 RecurrentCase generate_recurrent(Choices& choices, CaseData data);
 
 }  // namespace shadowgraph

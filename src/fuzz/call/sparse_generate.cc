@@ -1,11 +1,16 @@
 #include "fuzz/call/sparse_generate.h"
 
+#include "fuzz/call/draw_names.h"
+#include "fuzz/call/recurrent_generate.h"
+
 namespace shadowgraph {
 namespace {
 
 using Call = SparseCase::Call;
 
-DType wide_dtype(Choices& c) { return c.of({DType::kF32, DType::kBF16, DType::kF16}); }
+DType wide_dtype(Choices& c, std::string_view factor) {
+  return c.of(factor, {DType::kF32, DType::kBF16, DType::kF16});
+}
 
 /// None, one, few, a tile's end, or many.
 int32_t choose_keys(Choices& c) {
@@ -15,7 +20,7 @@ int32_t choose_keys(Choices& c) {
 }
 
 void choose_rows(Choices& c, SparseCase& x, int most) {
-  const int rows = c.one_in(5) ? 1 : c.between(2, c.one_in(4) ? most : 3);
+  const int rows = c.one_in("one_row", 5) ? 1 : c.between(2, c.one_in("many_rows", 4) ? most : 3);
   x.rows.assign(static_cast<size_t>(rows), {});
 }
 
@@ -25,28 +30,31 @@ void choose_dims(Choices& c, SparseCase& x) {
   } else if (x.layout == LatentLayout::kV4) {
     x.head_dim = x.head_dim_v = 512;
   } else {
-    x.head_dim = c.one_in(16) ? c.of({576, 512}) : c.of({16, 32, 17, 5, 80});
+    x.head_dim = c.one_in("wide_rows", 16) ? c.of("head_dim", {576, 512})
+                                           : c.of("head_dim", {16, 32, 17, 5, 80});
     x.head_dim_v = x.head_dim;
   }
-  if (c.one_in(x.layout == LatentLayout::kRows ? 2 : 6)) x.head_dim_v = c.between(1, x.head_dim);
+  if (c.one_in("narrow_v", x.layout == LatentLayout::kRows ? 2 : 6))
+    x.head_dim_v = c.between(1, x.head_dim);
 }
 
 /// Latents of an element each: of rows these are few.
 void choose_attention(Choices& c, SparseCase& x) {
   choose_rows(c, x, 5);
-  x.layout = c.of({LatentLayout::kRows, LatentLayout::kDsa, LatentLayout::kV4});
+  x.layout = c.of("layout", {LatentLayout::kRows, LatentLayout::kDsa, LatentLayout::kV4});
   choose_dims(c, x);
-  x.heads = c.one_in(16) ? c.of({17, 67}) : c.of({1, 2, 3, 16, 5});
-  x.dtype = c.one_in(8) ? DType::kE4M3 : wide_dtype(c);
-  x.rows_dtype = c.one_in(3) ? c.of({DType::kE4M3, DType::kE5M2}) : wide_dtype(c);
-  x.out_dtype = wide_dtype(c);
-  x.has_extra = c.one_in(2);
-  x.extra_layout = c.one_in(2) ? LatentLayout::kRows : x.layout;
+  using enum DType;
+  x.heads = c.one_in("many_heads", 16) ? c.of("heads", {17, 67}) : c.of("heads", {1, 2, 3, 16, 5});
+  x.dtype = c.of("dtype", {kF32, kBF16, kF16, kF32, kBF16, kF16, kE4M3});
+  x.rows_dtype = c.of("rows_dtype", {kF32, kBF16, kF16, kF32, kBF16, kF16, kE4M3, kE5M2});
+  x.out_dtype = wide_dtype(c, "out_dtype");
+  x.has_extra = c.one_in("extra", 2);
+  x.extra_layout = c.one_in("extra_rows", 2) ? LatentLayout::kRows : x.layout;
   // Its latents are as wide as the first list's.
-  if (x.layout == LatentLayout::kRows && x.head_dim == 576 && c.one_in(2))
+  if (x.layout == LatentLayout::kRows && x.head_dim == 576 && c.one_in("extra_dsa", 2))
     x.extra_layout = LatentLayout::kDsa;
-  x.sinks = c.one_in(2);
-  x.lse_sink = c.of({LseSink::kExcluded, LseSink::kIncluded});
+  x.sinks = c.one_in("sinks", 2);
+  x.lse_sink = c.of("lse_sink", {LseSink::kExcluded, LseSink::kIncluded});
   for (SparseCase::Row& row : x.rows) {
     row.count = choose_keys(c);
     if (x.has_extra) row.extra = choose_keys(c);
@@ -55,18 +63,18 @@ void choose_attention(Choices& c, SparseCase& x) {
 
 void choose_pack(Choices& c, SparseCase& x) {
   choose_rows(c, x, 9);
-  x.layout = c.of({LatentLayout::kRows, LatentLayout::kDsa, LatentLayout::kV4});
+  x.layout = c.of("layout", {LatentLayout::kRows, LatentLayout::kDsa, LatentLayout::kV4});
   choose_dims(c, x);
-  x.dtype = wide_dtype(c), x.rows_dtype = wide_dtype(c);
-  x.padding_page = c.one_in(2);
+  x.dtype = wide_dtype(c, "dtype"), x.rows_dtype = wide_dtype(c, "rows_dtype");
+  x.padding_page = c.one_in("padding_page", 2);
   for (SparseCase::Row& row : x.rows) row.slot = !c.one_in(6);
 }
 
 /// Rows of a table, or of keys; each token sees some of its request's.
 void choose_logits(Choices& c, SparseCase& x) {
   choose_rows(c, x, 6);
-  x.requests = c.between(1, 3);
-  x.heads = c.one_in(12) ? c.of({64, 32}) : c.of({1, 2, 3, 5});
+  x.requests = c.between("requests", 1, 3);
+  x.heads = c.one_in("many_heads", 12) ? c.of("heads", {64, 32}) : c.of("heads", {1, 2, 3, 5});
   for (SparseCase::Row& row : x.rows) {
     row.count = choose_keys(c);
     if (c.one_in(3)) row.first = c.between(1, 70);
@@ -75,23 +83,23 @@ void choose_logits(Choices& c, SparseCase& x) {
 
 void choose_lists(Choices& c, SparseCase& x) {
   choose_rows(c, x, 6);
-  x.topk = c.one_in(8) ? c.of({64, 128}) : c.of({4, 1, 2, 7, 16});
+  x.topk = c.one_in("many_chosen", 8) ? c.of("topk", {64, 128}) : c.of("topk", {4, 1, 2, 7, 16});
   for (SparseCase::Row& row : x.rows)
     row.count = x.call == Call::kSelect ? (c.one_in(3) ? x.topk + c.between(-1, 1) : choose_keys(c))
                                         : c.between(0, x.topk);
   if (x.call != Call::kTransform) return;
-  x.requests = c.between(1, 3);
-  x.by_table = !c.one_in(3);
+  x.requests = c.between("requests", 1, 3);
+  x.by_table = !c.one_in("by_offsets", 3);
 }
 
 /// Often around the end of a block.
 void choose_compress(Choices& c, SparseCase& x) {
   choose_rows(c, x, 5);
-  x.ratio = c.one_in(4) ? 128 : 4;
-  x.head_dim = x.ratio == 128 ? c.of({4, 1, 33}) : c.of({8, 1, 32, 33, 65});
-  x.dtype = wide_dtype(c), x.out_dtype = wide_dtype(c);
-  x.ring = c.one_in(3), x.padding_page = c.one_in(3);
-  const bool decode = c.one_in(3);
+  x.ratio = c.of("ratio", {4, 4, 4, 128});
+  x.head_dim = x.ratio == 128 ? c.of("head_dim", {4, 1, 33}) : c.of("head_dim", {8, 1, 32, 33, 65});
+  x.dtype = wide_dtype(c, "dtype"), x.out_dtype = wide_dtype(c, "out_dtype");
+  x.ring = c.one_in("ring", 3), x.padding_page = c.one_in("padding_page", 3);
+  const bool decode = c.one_in("decode", 3);
   for (SparseCase::Row& row : x.rows) {
     row.first = c.one_in(3) ? 0 : c.between(0, 3) * x.ratio + c.between(0, x.ratio - 1);
     row.count = decode ? 1 : c.one_in(8) ? 0 : c.between(1, x.ratio == 128 ? 140 : 14);
@@ -101,15 +109,15 @@ void choose_compress(Choices& c, SparseCase& x) {
 
 void choose_norm(Choices& c, SparseCase& x) {
   choose_rows(c, x, 7);
-  if (x.call == Call::kPoolNormRope) x.ratio = c.one_in(6) ? 128 : 4;
-  x.head_dim = x.ratio == 128 ? c.of({4, 34}) : c.of({8, 2, 64, 33, 128});
+  if (x.call == Call::kPoolNormRope) x.ratio = c.of("ratio", {4, 4, 4, 4, 4, 128});
+  x.head_dim = x.ratio == 128 ? c.of("head_dim", {4, 34}) : c.of("head_dim", {8, 2, 64, 33, 128});
   x.rope_dim = 2 * c.between(0, x.head_dim / 2);
-  x.dtype = wide_dtype(c), x.out_dtype = wide_dtype(c);
+  x.dtype = wide_dtype(c, "dtype"), x.out_dtype = wide_dtype(c, "out_dtype");
 }
 
 void choose_stores(Choices& c, SparseCase& x) {
   choose_rows(c, x, 9);
-  x.padding_page = x.call == Call::kStoreKeys && c.one_in(2);
+  x.padding_page = x.call == Call::kStoreKeys && c.one_in("padding_page", 2);
   for (SparseCase::Row& row : x.rows) {
     if (x.call == Call::kStoreKeys) row.slot = !c.one_in(6);
     if (x.call == Call::kGatherKeys) row.count = choose_keys(c);
@@ -120,17 +128,18 @@ void choose_stores(Choices& c, SparseCase& x) {
 
 SparseCase generate_sparse(Choices& c) {
   SparseCase x;
-  x.call = c.of({Call::kAttention, Call::kAttention, Call::kPack, Call::kAttention, Call::kActQuant,
-                 Call::kStoreKeys, Call::kGatherKeys, Call::kLogits, Call::kLogits, Call::kSelect,
-                 Call::kTransform, Call::kCompact, Call::kCompress, Call::kCompress,
-                 Call::kPoolNormRope, Call::kNormRope});
+  x.call =
+      c.of(kCallFactor, {Call::kAttention, Call::kAttention, Call::kPack, Call::kAttention,
+                         Call::kActQuant, Call::kStoreKeys, Call::kGatherKeys, Call::kLogits,
+                         Call::kLogits, Call::kSelect, Call::kTransform, Call::kCompact,
+                         Call::kCompress, Call::kCompress, Call::kPoolNormRope, Call::kNormRope});
   switch (x.call) {
     case Call::kAttention: choose_attention(c, x); break;
     case Call::kPack: choose_pack(c, x); break;
     case Call::kActQuant:
       choose_rows(c, x, 20);
-      x.head_dim = static_cast<int32_t>(kIndexDim) * c.of({1, 2, 5});
-      x.dtype = wide_dtype(c), x.ue8m0 = c.one_in(2);
+      x.head_dim = static_cast<int32_t>(kIndexDim) * c.of("blocks", {1, 2, 5});
+      x.dtype = wide_dtype(c, "dtype"), x.ue8m0 = c.one_in("ue8m0", 2);
       break;
     case Call::kStoreKeys:
     case Call::kGatherKeys: choose_stores(c, x); break;

@@ -7,6 +7,7 @@
 #include "core/laws.h"
 #include "fuzz/file/history_fields.h"
 #include "fuzz/file/json_fields.h"
+#include "fuzz/history/history_words.h"
 #include "io/file.h"
 #include "io/strict_json.h"
 #include "runtime/scheduler.h"
@@ -16,10 +17,7 @@
 
 namespace shadowgraph {
 
-inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "selector"};
 inline constexpr std::string_view kLensNames[] = {"full", "prefix"};
-inline constexpr std::string_view kFamilyNames[] = {"mamba2", "gdn", "kda", "lightning"};
-inline constexpr std::string_view kV4PoolNames[] = {"paged", "unified"};
 inline constexpr std::string_view kMoveNames[] = {"fresh", "copy", "commit", "keep", "take"};
 
 template <>

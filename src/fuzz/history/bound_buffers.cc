@@ -75,7 +75,7 @@ std::vector<BoundBuffer> bound_buffers(std::span<const Backend* const> backends)
     const auto b = static_cast<size_t>(i);
     if (backends[b]->info().buffers.empty()) return;  // its parts have them
     for (uint64_t number = 0; number < kHistories; ++number) {
-      Choices choices = history_choices(kSeed, number);
+      Choices choices = history_choices(kSeed, number, backends.subspan(b, 1));
       const History h = generate_history(choices, backends.subspan(b, 1));
       run_history(h, choices, [&] { return std::make_unique<Notes>(&of_backends[b]); });
     }

@@ -175,7 +175,7 @@ class Pair {
   }
 
   void run_history(uint64_t number, const std::vector<Traits>& alike) {
-    Choices choices = history_choices(options_.seed, number);
+    Choices choices = history_choices(options_.seed, number, histories_.backends);
     const History h = generate_history(choices, histories_);
     const Traits of_history = traits_of(h);
     const auto has = [&](const Traits& all) { return std::ranges::includes(of_history, all); };

@@ -9,6 +9,7 @@
 #include "core/laws.h"
 #include "core/shrink.h"
 #include "fuzz/history/effects.h"
+#include "fuzz/history/history_pairs.h"
 #include "runtime/contents.h"
 #include "runtime/scheduler.h"
 
@@ -96,7 +97,7 @@ void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vect
   SchedulerParts parts(runtime);
   if (tap != nullptr) tap->parts(runtime, parts);
   Scheduler scheduler(runtime, std::move(parts));
-  Contents contents(runtime);
+  Contents contents(h.runtime);
   for (int32_t i = 0; i < h.steps && result.findings.ok(); ++i) {
     Step step = scheduler.next(choices);
     if (h.items && step.mode == ForwardMode::kExtend) choose_items(choices, &step);
@@ -106,7 +107,9 @@ void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vect
     if (steps != nullptr) steps->push_back(step);
     result.findings.add(check_pool(pools));
     result.findings.add(check_step(step, pools));
-    if (result.findings.ok()) result.findings = contents.judge(pools, step);
+    // Outputs say of contents what they can.
+    if (result.findings.ok() && !options.outputs_alone)
+      result.findings = contents.judge(pools, step);
     // What is asked is wrong itself: no output says so.
     if (options.outputs_alone && !result.findings.ok()) {
       result.findings = {};
@@ -125,7 +128,11 @@ void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vect
     const bool ran = runner.counts().steps > before.steps;
     if (ran) ++result.coverage[name + (received ? " received" : " eager")];
     result.judged += ran && !received;
-    if (runner.counts().replays > before.replays) ++result.coverage[name + " replay"];
+    if (ran && !received) result.ran.push_back(run_level(step.mode, false));
+    if (runner.counts().replays > before.replays) {
+      ++result.coverage[name + " replay"];
+      result.ran.push_back(run_level(step.mode, true));
+    }
     result.failing_requests = static_cast<int64_t>(step.requests.size());
   }
   result.counts = runner.counts();

@@ -34,6 +34,8 @@ struct History {
   std::string to_string() const;
 };
 
+/// The draw of the backend, by its number in the list.
+inline constexpr std::string_view kBackendFactor = "backend";
 /// Requires at least one backend.
 History generate_history(Choices& choices, std::span<const Backend* const> backends);
 
@@ -45,6 +47,7 @@ struct HistoryResult {
   int64_t acted = 0;             // how often what is planted changed something
   RunnerCounts counts;
   std::map<std::string, int64_t> coverage;  // "flashattention decode replay": steps
+  std::vector<Level> ran;                   // the same as levels (run_level)
 };
 
 /// What a run of histories has in common.

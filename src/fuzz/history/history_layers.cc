@@ -6,6 +6,7 @@
 #include "attn/page_table.h"
 #include "backends/fill/rows.h"
 #include "fuzz/history/history_sizes.h"
+#include "fuzz/history/history_words.h"
 
 namespace shadowgraph {
 namespace {
@@ -15,12 +16,12 @@ constexpr int32_t kManyHeads = 17;  // of a layer: then less of the rest
 /// Query heads that share a KV head: few, or around a tile's rows where no other size is large.
 int32_t choose_group(bool latent, Choices& c, const History& h) {
   if (h.sizes != HistorySizes::kSmall) return c.of({1, 3});
-  if (!c.one_in(8)) return c.of({1, 3, 4, 7});
+  if (!c.one_in("wide_group", 8)) return c.of("group_size", {1, 3, 4, 7});
   return latent ? near_edge(c, Axis::kHeads, 66) : c.of({2, 5, 6, 8, 9, 12, 16, 17});
 }
 
 LayerKind layer(bool latent, Choices& c, const History& h, int32_t window_left) {
-  const int32_t kv_heads = latent ? 1 : c.of({1, 2});
+  const int32_t kv_heads = latent ? 1 : c.of("kv_heads", {1, 2});
   LayerKind kind;
   kind.params = {.num_qo_heads = kv_heads * choose_group(latent, c, h),
                  .num_kv_heads = kv_heads,
@@ -36,11 +37,12 @@ LayerKind layer(bool latent, Choices& c, const History& h, int32_t window_left) 
 /// Chooses small chunks, so that a context has several.
 void choose_dual_chunks(Choices& c, History* h) {
   ModelConfig& m = h->model;
-  const int32_t len = m.page_size * (is_long(*h) ? c.of({1, 2, 8, 32}) : c.of({1, 2, 3}));
-  m.dual_chunk.local_size = c.of({0, 1, 5});
+  const int32_t len =
+      m.page_size * (is_long(*h) ? c.of({1, 2, 8, 32}) : c.of("chunk_pages", {1, 2, 3}));
+  m.dual_chunk.local_size = c.of("local_size", {0, 1, 5});
   m.dual_chunk.chunk_size = len + m.dual_chunk.local_size;
-  m.dual_chunk.original_max_position = c.of({0, 4, 12});
-  for (int32_t i = c.of({1, 2}); i > 0; --i) {
+  m.dual_chunk.original_max_position = c.of("original_max_position", {0, 4, 12});
+  for (int32_t i = c.of("layers", {1, 2}); i > 0; --i) {
     m.layers.push_back(layer(false, c, *h, -1));
     m.layers.back().dual_chunk = true;
   }
@@ -48,19 +50,19 @@ void choose_dual_chunks(Choices& c, History* h) {
 
 /// Layers of one family of states, alike in what their metadata is made of.
 void choose_recurrent_layers(const Backend& b, Choices& c, History* h) {
-  const std::span<const RecurrentFamily> families = b.info().recurrent;
   RecurrentLayer l;
-  l.family = families[c.below(static_cast<uint32_t>(families.size()))];
+  l.family = c.of("family", b.info().recurrent);
   const bool lightning = l.family == RecurrentFamily::kLightning;
-  l.conv_width = lightning ? 0 : c.between(2, 4);
-  l.chunk_size = h->sizes == HistorySizes::kSmall ? c.of({4, 5, 8}) : c.of({16, 31, 64});
-  const int32_t layers = c.between(1, 2);
+  l.conv_width = lightning ? 0 : c.between("conv_width", 2, 4);
+  l.chunk_size =
+      h->sizes == HistorySizes::kSmall ? c.of("chunk_size", {4, 5, 8}) : c.of({16, 31, 64});
+  const int32_t layers = c.between("recurrent_layers", 1, 2);
   for (int32_t i = 0; i < layers; ++i) {
-    l.num_k_heads = c.of({1, 2});
+    l.num_k_heads = c.of("k_heads", {1, 2});
     const bool grouped = !lightning && l.family != RecurrentFamily::kKda;
-    l.num_v_heads = l.num_k_heads * (grouped ? c.of({1, 2, 3}) : 1);
-    l.head_dim_k = c.of({4, 3, 8});
-    l.head_dim_v = lightning ? l.head_dim_k : c.of({4, 5});
+    l.num_v_heads = l.num_k_heads * (grouped ? c.of("v_heads_of_k", {1, 2, 3}) : 1);
+    l.head_dim_k = c.of("head_dim_k", {4, 3, 8});
+    l.head_dim_v = lightning ? l.head_dim_k : c.of("head_dim_v", {4, 5});
     l.scale = l.family == RecurrentFamily::kMamba2 ? 1.0f : c.of({0.5f, 0.25f});
     h->model.layers.emplace_back().math = l;
   }
@@ -75,56 +77,55 @@ void choose_recurrent_layers(const Backend& b, Choices& c, History* h) {
 /// packed ones.
 void choose_sparse_layers(Choices& c, History* h) {
   SparseLayer l;
-  const bool packed = c.one_in(4);
-  l.topk = c.of({1, 2, 3, 5, 8, 70});
-  l.ragged_prefill = c.one_in(2);
+  const bool packed = c.one_in("packed", 4);
+  l.topk = c.of("sparse_topk", {1, 2, 3, 5, 8, 70});
+  l.ragged_prefill = c.one_in("ragged", 2);
   if (!packed) {
     l.latents = LatentLayout::kRows;
-    l.latent_dtype = c.of({DType::kF32, DType::kBF16, DType::kF16});
-    l.head_dim = c.of({6, 4, 17});
+    l.latent_dtype = c.of("latent_dtype", {DType::kF32, DType::kBF16, DType::kF16});
+    l.head_dim = c.of("head_dim", {6, 4, 17});
     l.head_dim_v = 4;
   }
-  const int32_t layers = packed ? 1 : c.between(1, 2);
+  const int32_t layers = packed ? 1 : c.between("layers", 1, 2);
   for (int32_t i = 0; i < layers; ++i) {
     l.sm_scale = c.of({0.5f, 1.0f});
-    l.index_heads = c.of({1, 2});
-    l.num_heads = packed ? 1 : c.of({1, 2, 3});
+    l.index_heads = c.of("index_heads", {1, 2});
+    l.num_heads = packed ? 1 : c.of("heads", {1, 2, 3});
     h->model.layers.emplace_back().math = l;
   }
   RuntimeConfig& r = h->runtime;
-  r.max_context_len = h->model.page_size * c.of({1, 2}) + c.between(8, 24);
-  r.max_chunk = c.of({4, 30, 70});
+  r.max_context_len = h->model.page_size * c.of("context_pages", {1, 2}) + c.between(8, 24);
+  r.max_chunk = c.of("max_chunk", {4, 30, 70});
   h->model.max_context_len = r.max_context_len;
-  const auto pages = static_cast<int32_t>(pages_for(r.width(), h->model.page_size));
-  r.num_pages = pages + pages * c.between(0, r.max_requests);
 }
 
 /// Small windows and blocks, of one ratio that overlaps and one that does not; a model may have
 /// layers of each, and of neither.
 void choose_v4_layers(const Backend& b, Choices& c, History* h) {
-  const std::span<const V4Pools> pools = b.info().v4;
   RuntimeConfig& r = h->runtime;
   const int32_t page_size = h->model.page_size;
   std::vector<int32_t> ratios = {0};
-  if (page_size >= 2) ratios.push_back(page_size >= 16 && c.one_in(2) ? 8 : 2);
+  if (page_size >= 2) ratios.push_back(page_size >= 16 && c.one_in("wide_ratio", 2) ? 8 : 2);
   if (page_size >= 4) ratios.push_back(4);
   V4Layer l;
-  l.pools = pools[c.below(static_cast<uint32_t>(pools.size()))];
+  l.pools = c.of("pools", b.info().v4);
   // A window's pages hold what is pooled, too.
   if (r.window_left >= 0) r.window_left = std::max(r.window_left, page_size >= 4 ? 7 : 1);
   l.window = r.window_left >= 0 ? r.window_left + 1 : c.between(1, 9);
   l.rows = l.pools == V4Pools::kUnified ? r.max_requests + 1 : 0;
   l.index_topk = r.max_context_len + 8;  // every block is chosen, or few are
-  if (l.pools == V4Pools::kPaged) l.index_topk = c.of({1, 2, 4, l.index_topk});
+  const int32_t few = l.pools == V4Pools::kPaged ? c.of("index_topk", {1, 2, 4, 0}) : 0;
+  if (few > 0) l.index_topk = few;
   // A latent of the engine's size, once: 512 elements
-  const bool packed = l.pools == V4Pools::kPaged && page_size <= 4 && c.one_in(8);
-  l.head_dim = packed ? kV4Codes + kRopeDim : c.of({8, 4, 17});
+  const bool packed = l.pools == V4Pools::kPaged && page_size <= 4 && c.one_in("packed", 8);
+  l.head_dim = packed ? kV4Codes + kRopeDim : c.of("head_dim", {8, 4, 17});
   l.layout = packed ? LatentLayout::kV4 : LatentLayout::kRows;
   l.rope_dim = packed ? kRopeDim : 4;
-  for (int32_t i = packed ? 1 : c.between(1, 3); i > 0; --i) {
-    l.num_heads = packed ? 1 : c.of({1, 2, 3});
+  std::ranges::reverse(ratios);
+  for (int32_t i = packed ? 1 : c.between("layers", 1, 3); i > 0; --i) {
+    l.num_heads = packed ? 1 : c.of("heads", {1, 2, 3});
     l.sm_scale = c.of({0.5f, 1.0f});
-    l.ratio = ratios[ratios.size() - 1 - c.below(static_cast<uint32_t>(ratios.size()))];
+    l.ratio = c.of("ratio", std::span<const int32_t>(ratios));
     LayerKind& kind = h->model.layers.emplace_back();
     kind.math = l;
     kind.params.causal = true;
@@ -140,25 +141,24 @@ void choose_kinds(const Backend& b, Choices& c, History* h) {
   if (!b.info().dense) return;
   ModelConfig& m = h->model;
   const RuntimeConfig& r = h->runtime;
-  const bool latent = b.info().latent && (!b.info().heads || c.one_in(5));
+  const bool latent = b.info().latent && (!b.info().heads || c.one_in("mla", 5));
   m.layers.push_back(layer(latent, c, *h, -1));
   // Layers share what a step is planned with, and room for partial results.
-  if (!b.info().heads && c.one_in(3)) m.layers.push_back(m.layers.front());
+  if (!b.info().heads && c.one_in("twin_layers", 3)) m.layers.push_back(m.layers.front());
   const bool windows = b.info().window_with_encoder || r.max_encoder_len == 0;
-  if (b.info().heads && windows && (r.window_left >= 0 || c.one_in(3)))
-    m.layers.push_back(
-        layer(latent, c, *h, r.window_left >= 0 ? r.window_left : choose_window(c, *h)));
-  if (b.info().local && r.max_encoder_len == 0 && c.one_in(4)) {
-    const int32_t chunk = m.page_size * (is_long(*h) ? c.of({1, 2, 8, 32}) : c.of({1, 2}));
-    LayerKind local = layer(latent, c, *h, -1);
-    local.local = true;
-    // The window's pool has what its window sees, and no more of a chunk.
-    if (r.window_left < 0 || chunk <= r.window_left + 1)
-      m.attention_chunk = chunk, m.layers.push_back(local);
+  if (b.info().heads && windows && (r.window_left >= 0 || c.one_in("window", 3)))
+    m.layers.push_back(layer(
+        latent, c, *h, r.window_left >= 0 ? r.window_left : choose_window("window_left", c, *h)));
+  // The window's pool has what its window sees, and no more of a chunk.
+  const int32_t seen_pages = r.window_left < 0 ? 2 : (r.window_left + 1) / m.page_size;
+  if (b.info().local && r.max_encoder_len == 0 && seen_pages > 0 && c.one_in("local", 4)) {
+    m.attention_chunk = m.page_size * c.between("chunk_pages", 1, std::min(seen_pages, 2));
+    m.layers.push_back(layer(latent, c, *h, -1));
+    m.layers.back().local = true;
   }
   // From a token of each request to all of them at once.
-  if (latent && b.info().prefix_chunks && c.one_in(2))
-    m.prefix_chunk_tokens = c.of({1, 4, 9, 20, 50, 200});
+  if (latent && b.info().prefix_chunks)
+    m.prefix_chunk_tokens = c.of("prefix_chunk_tokens", {0, 0, 0, 0, 0, 0, 1, 4, 9, 20, 50, 200});
   if (r.max_encoder_len > 0) {
     m.layers.push_back(layer(latent, c, *h, -1));
     m.layers.back().cross = true;
@@ -223,7 +223,7 @@ void add_sisters(const Backend& b, Choices& c, History* h) {
   std::vector<size_t> dense;
   for (size_t i = 0; i < layers.size(); ++i)
     if (is_dense_attention(layers[i])) dense.push_back(i);
-  if (dense.empty() || !c.one_in(2)) return;
+  if (dense.empty() || !c.one_in("sisters", 2)) return;
   const size_t first = dense[c.below(static_cast<uint32_t>(dense.size()))];
   const std::vector<Change> changes = changes_of(b, *h, layers[first]);
   LayerKind layer = layers[first];
@@ -251,10 +251,12 @@ void choose_scalars(const Backend& b, Choices& c, History* h) {
   const bool selects = r.data == RunnerData::kSelector;
   LayerValues of_all;
   if (is_fp8(r.kv_dtype))
-    of_all.k_scale = c.of({1.0f, 0.25f, 2.0f}), of_all.v_scale = c.of({1.0f, 0.5f, 4.0f});
-  of_all.sinks = b.info().sinks && c.one_in(4);
+    of_all.k_scale = c.of("k_scale", {1.0f, 0.25f, 2.0f}),
+    of_all.v_scale = c.of("v_scale", {1.0f, 0.5f, 4.0f});
+  of_all.sinks = b.info().dense && b.info().sinks && c.one_in("sinks", 4);
   const float scale = selects ? kSelectorScale : c.of({0.5f, 1.0f, 0.25f});
-  const float cap = r.data == RunnerData::kRandom && c.one_in(4) ? 1.0f : 0.0f;
+  const bool caps = b.info().dense && r.data == RunnerData::kRandom && c.one_in("soft_cap", 4);
+  const float cap = caps ? 1.0f : 0.0f;
   for (LayerKind& layer : h->model.layers) {
     layer.params.sm_scale = scale;
     layer.params.logits_soft_cap = cap;

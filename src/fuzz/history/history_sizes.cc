@@ -4,13 +4,15 @@
 #include <algorithm>
 #include <vector>
 
+#include "backends/fill/rows.h"
+
 namespace shadowgraph {
 namespace {
 
 int32_t choose_page_size(const Backend& b, Choices& c) {
   const std::span<const int32_t> sizes = b.info().page_sizes;
-  if (sizes.empty()) return c.one_in(8) ? c.of({8, 32, 64, 128}) : c.of({1, 2, 4, 16});
-  return sizes[c.below(static_cast<uint32_t>(sizes.size()))];
+  if (!sizes.empty()) return c.of("page_size", sizes);
+  return c.of("page_size", {1, 2, 4, 16, 1, 2, 4, 16, 32, 128});
 }
 
 }  // namespace
@@ -21,10 +23,12 @@ void choose_sizes(const Backend& b, Choices& c, History* h) {
   const uint32_t draw = c.below(16);
   const bool small = draw < 13 || b.info().sparse;  // layers with few keys have sizes of their own
   h->sizes = small ? HistorySizes::kSmall : static_cast<HistorySizes>(draw - 12);
-  r.max_requests = c.between(1, 4);
-  r.max_chunk = c.between(2, 9);
+  r.max_requests = c.between("max_requests", b.info().halves ? 2 : 1, 4);  // two batches of them
   r.max_context_len = r.page_size * c.between(2, 4) + c.between(8, 24);
-  h->steps = c.between(6, 30);
+  r.max_chunk = c.between(2, 9) * std::max(1, r.page_size / 8);  // prompts of pages, in few steps
+  // Prompts come first: a backend that extends none, or halves batches, waits for its steps.
+  const bool waits = !has_mode(b.info(), ForwardMode::kExtend) || b.info().halves;
+  h->steps = waits ? c.between(12, 28) : c.between(6, 26);
   h->runner.buckets = {1, 2, 4};
   switch (h->sizes) {
     case HistorySizes::kSmall: break;
@@ -32,7 +36,7 @@ void choose_sizes(const Backend& b, Choices& c, History* h) {
       r.crowded = true;
       r.max_requests = c.of({5, 8, 9, 16, 17});
       r.max_context_len = r.page_size + c.between(8, 24);
-      h->steps = c.between(6, 16);
+      h->steps = c.between(8, 16);
       h->runner.buckets.back() = c.of({4, 8, 16});
       break;
     case HistorySizes::kLongExtends:
@@ -41,7 +45,7 @@ void choose_sizes(const Backend& b, Choices& c, History* h) {
       h->steps = c.between(6, 12);
       break;
     case HistorySizes::kLongContexts:
-      r.max_requests = c.between(1, 3);
+      r.max_requests = std::min(r.max_requests, 3);
       r.max_chunk = c.of({30, 65, 130});
       r.max_context_len += near_edge(c, Axis::kKeys, 1030);
       h->steps = c.between(4, 8);
@@ -57,8 +61,8 @@ int32_t near_edge(Choices& c, Axis axis, int32_t most) {
   return edge * c.between(1, std::min(3, most / edge)) + c.between(-1, 1);
 }
 
-int32_t choose_window(Choices& c, const History& h) {
-  return is_long(h) ? near_edge(c, Axis::kKeys, 200) : c.between(0, 5);
+int32_t choose_window(std::string_view factor, Choices& c, const History& h) {
+  return is_long(h) ? near_edge(c, Axis::kKeys, 200) : c.of(factor, {0, 1, 3, 4, 5});
 }
 
 }  // namespace shadowgraph

@@ -1,6 +1,8 @@
 // The sizes of a generated history. Tested by tests/fuzz/model_probes_test.cc.
 #pragma once
 
+#include <string_view>
+
 #include "core/choices.h"
 #include "core/edges.h"
 #include "fuzz/history/history.h"
@@ -17,6 +19,6 @@ int32_t near_edge(Choices& choices, Axis axis, int32_t most);
 
 inline bool is_long(const History& h) { return h.sizes == HistorySizes::kLongContexts; }
 /// A window_left: short, or around an edge where contexts are long.
-int32_t choose_window(Choices& choices, const History& history);
+int32_t choose_window(std::string_view factor, Choices& choices, const History& history);
 
 }  // namespace shadowgraph

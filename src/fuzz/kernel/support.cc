@@ -125,9 +125,7 @@ class SupportCheck {
     if (has(kPaddedRows) && s_.calls == decodes)
       fail("support.terms", "no " + name(kPaddedRows) + ": a decode has none", name(kPaddedRows));
   }
-  static std::string name(Term term) {
-    return std::string(std::ranges::find(kTerms, term, &TermRow::term)->name);
-  }
+  static std::string name(Term term) { return std::string(name_of(term)); }
   void sizes(const char* field, const std::vector<int32_t>& list) {
     at_least(field, 1, std::ssize(list));
     for (const int32_t size : list) at_least(field, 1, size);
@@ -146,6 +144,10 @@ class SupportCheck {
 };
 
 }  // namespace
+
+std::string_view name_of(Term term) {
+  return std::ranges::find(kTerms, term, &TermRow::term)->name;
+}
 
 Status validate(const KernelOptions& options, const Kernel& kernel) {
   return SupportCheck(options, kernel).run();

@@ -16,6 +16,9 @@ namespace shadowgraph::testing {
 /// Finds options that no test can run (test.options).
 Status validate(const KernelOptions& options, const Kernel& kernel);
 
+/// "causal".
+std::string_view name_of(Term term);
+
 /// A value that must come up: "page_sizes", "64".
 struct DeclaredValue {
   std::string_view field;

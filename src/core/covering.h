@@ -1,0 +1,57 @@
+// Covering: wishes with which random cases meet every pair of levels early. Nobody lists what can
+// stand together: a generator is asked by trying. Tested by tests/core/covering_test.cc.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/choices.h"
+
+namespace shadowgraph {
+
+/// Pairs of levels by number; those that were met are true.
+using PairSet = std::vector<bool>;
+
+class Covering {
+ public:
+  /// Draws a case, and gives its levels: those of the named draws, and what a run of it may reach.
+  using Draw = std::function<std::vector<Level>(Choices&)>;
+  /// always: wishes that all cases have; they are no factors, and neither is what has one level.
+  /// Tries some thousand cases, the same ones every time.
+  Covering(const Draw& draw, std::vector<Level> always);
+
+  /// Wishes of the n-th case of a seed. The first rows() cases meet all pairs, most of them at
+  /// once, for any seed. Behind them the rows come again in the seed's orders, and every second
+  /// time with half of their levels, so that three meet in all ways.
+  Wishes wishes(uint64_t seed, uint64_t n) const;
+  size_t rows() const { return rows_.size(); }
+
+  /// How many pairs can stand together; "page_size 4 x radix yes".
+  size_t pairs() const { return pairs_.size(); }
+  std::string text_of(size_t pair) const;
+  /// Adds the pairs that a case with such levels has. met has the size pairs().
+  void add(std::span<const Level> levels, PairSet* met) const;
+
+ private:
+  struct Search;
+
+  std::vector<Level> always_;
+  std::vector<Level> levels_;                       // by number
+  std::vector<std::pair<int32_t, int32_t>> pairs_;  // numbers of levels, the smaller one first
+  std::vector<int32_t> numbers_;                    // of pairs, by a * levels + b; -1: none
+  std::vector<std::vector<Level>> rows_;
+};
+
+/// A round over kinds of cases, in which each kind has its places, in an order of the seed's.
+struct RoundPlace {
+  size_t kind = 0;
+  uint64_t visit = 0;  // cases of that kind before this one
+};
+/// kinds: of the places of a round.
+RoundPlace place_in_rounds(std::span<const size_t> kinds, uint64_t seed, uint64_t number);
+
+}  // namespace shadowgraph

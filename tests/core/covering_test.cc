@@ -1,0 +1,168 @@
+#include "core/covering.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+namespace shadowgraph {
+namespace {
+
+/// Draws with names, as a generator of cases has them: some are rare, some need others. A "local"
+/// case with "fp8" scales and pages of 4 comes once in 14,000.
+void draw_case(Choices& c) {
+  const int page = c.of("page", {1, 1, 1, 1, 1, 2, 4, 16});
+  const bool fp8 = c.one_in("fp8", 12);
+  if (fp8) c.of("scale", {1.0F, 0.5F, 4.0F});
+  const int window = c.one_in("window", 3) ? c.between("window_left", 0, 4) : -1;
+  c.below(1000);  // has no name
+  if (page <= window + 1 && c.one_in("local", 15)) c.between("chunks", 1, 2);
+  c.one_in("radix", 4);
+  c.of("only", {7});
+}
+
+std::vector<Level> levels_of_case(Choices& c) {
+  draw_case(c);
+  return c.levels();
+}
+
+std::string text_of(const Level& a, const Level& b) {
+  return a.to_string() < b.to_string() ? a.to_string() + " x " + b.to_string()
+                                       : b.to_string() + " x " + a.to_string();
+}
+
+using Texts = std::set<std::string>;
+
+void add_pairs(std::span<const Level> levels, Texts* pairs) {
+  for (const Level& a : levels)
+    for (const Level& b : levels)
+      if (a.factor < b.factor && a.factor != "only" && b.factor != "only")
+        pairs->insert(text_of(a, b));
+}
+
+/// So many cases that none is missing.
+const Texts& all_pairs() {
+  static const Texts kPairs = [] {
+    Texts pairs;
+    for (uint64_t i = 0; i < 5000; ++i) {
+      Choices c(Rng::stream(1, i), {{}, true});
+      add_pairs(levels_of_case(c), &pairs);
+    }
+    return pairs;
+  }();
+  return kPairs;
+}
+
+TEST(Covering, KnowsThePairsThatCanStandTogether) {
+  const Covering covering(levels_of_case, {});
+  Texts known;
+  for (size_t pair = 0; pair < covering.pairs(); ++pair) {
+    const std::string text = covering.text_of(pair);
+    const size_t cross = text.find(" x ");
+    known.insert(std::min(text, text.substr(cross + 3) + " x " + text.substr(0, cross)));
+  }
+  EXPECT_EQ(known, all_pairs());
+  EXPECT_TRUE(known.contains("local yes x page 4"));
+  EXPECT_FALSE(known.contains("local yes x page 16"));
+  EXPECT_FALSE(known.contains("fp8 no x scale 4.0"));
+}
+
+TEST(Covering, TheFirstRowsMeetEveryPairWhateverTheSeed) {
+  const Covering covering(levels_of_case, {});
+  // No array has fewer rows than two factors have pairs of levels; this one has twice as many.
+  EXPECT_LE(covering.rows(), 2 * 4 * 5u);
+  for (uint64_t seed = 1; seed < 20; ++seed) {
+    Texts met;
+    for (uint64_t n = 0; n < covering.rows(); ++n) {
+      Choices c(Rng::stream(seed, n), covering.wishes(seed, n));
+      add_pairs(levels_of_case(c), &met);
+    }
+    EXPECT_EQ(met, all_pairs()) << "seed " << seed;
+  }
+}
+
+TEST(Covering, MostPairsComeInTheFirstRows) {
+  const Covering covering(levels_of_case, {});
+  PairSet met(covering.pairs());
+  for (uint64_t n = 0; n < covering.rows() / 2; ++n)
+    covering.add(covering.wishes(1, n).levels, &met);
+  EXPECT_GT(std::ranges::count(met, true), static_cast<int64_t>(covering.pairs() * 3 / 4));
+}
+
+TEST(Covering, BehindTheRowsSeedsHaveOrdersOfTheirOwn) {
+  const Covering covering(levels_of_case, {});
+  std::set<std::string> firsts;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    std::string first;
+    for (const Level& level : covering.wishes(seed, covering.rows()).levels)
+      first += level.to_string() + " ";
+    firsts.insert(first);
+  }
+  EXPECT_GT(firsts.size(), 10u);
+}
+
+TEST(Covering, BehindTheRowsRareLevelsMeetInThrees) {
+  const Covering covering(levels_of_case, {});
+  int met = 0;
+  for (uint64_t n = covering.rows(); n < covering.rows() + 2000; ++n) {
+    Choices c(Rng::stream(1, n), covering.wishes(1, n));
+    const std::vector<Level> levels = levels_of_case(c);
+    const auto has = [&](std::string_view factor, int64_t value) {
+      return std::ranges::find(levels, Level{factor, value}) != levels.end();
+    };
+    met += has("local", 1) && has("fp8", 1) && has("page", 4);
+  }
+  EXPECT_GT(met, 3);
+}
+
+TEST(Covering, ItIsTheSameEveryTime) {
+  const Covering one(levels_of_case, {}), other(levels_of_case, {});
+  ASSERT_EQ(one.pairs(), other.pairs());
+  for (size_t pair = 0; pair < one.pairs(); ++pair)
+    EXPECT_EQ(one.text_of(pair), other.text_of(pair));
+  for (uint64_t n = 0; n < one.rows(); ++n)
+    EXPECT_EQ(one.wishes(3, n).levels, other.wishes(3, n).levels);
+}
+
+TEST(Covering, WhatIsAlwaysWishedIsNoFactor) {
+  const Covering covering(levels_of_case, {{"page", 4}});
+  for (size_t pair = 0; pair < covering.pairs(); ++pair)
+    EXPECT_EQ(covering.text_of(pair).find("page"), std::string::npos);
+  for (uint64_t n = 0; n < 100; ++n) {
+    Choices c(Rng::stream(1, n), covering.wishes(1, n));
+    EXPECT_EQ(levels_of_case(c)[0], (Level{"page", 4}));
+  }
+}
+
+TEST(Covering, AddsThePairsOfACase) {
+  const Covering covering(levels_of_case, {});
+  PairSet met(covering.pairs());
+  covering.add(std::vector<Level>{{"page", 2}, {"radix", 1}, {"unknown", 3}, {"only", 7}}, &met);
+  std::vector<std::string> texts;
+  for (size_t pair = 0; pair < met.size(); ++pair)
+    if (met[pair]) texts.push_back(covering.text_of(pair));
+  EXPECT_EQ(texts, std::vector<std::string>{"page 2 x radix yes"});
+}
+
+TEST(Rounds, EachKindHasItsPlacesInEveryRound) {
+  const std::vector<size_t> kinds = {0, 0, 0, 1, 2, 2};
+  std::map<size_t, uint64_t> visits;
+  std::set<std::vector<size_t>> orders;
+  for (uint64_t round = 0; round < 20; ++round) {
+    std::vector<size_t> order;
+    for (uint64_t at = 0; at < kinds.size(); ++at) {
+      const RoundPlace place = place_in_rounds(kinds, 7, round * kinds.size() + at);
+      order.push_back(place.kind);
+      EXPECT_EQ(place.visit, visits[place.kind]++);
+    }
+    orders.insert(order);
+    std::ranges::sort(order);
+    EXPECT_EQ(order, kinds);
+  }
+  EXPECT_GT(orders.size(), 5u);
+}
+
+}  // namespace
+}  // namespace shadowgraph
