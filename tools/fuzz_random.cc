@@ -61,7 +61,7 @@ void add_result(const FuzzResult& result, const Chosen& chosen, const Planted& p
   for (const auto& [name, cases] : result.coverage)
     report->coverage.push_back(coverage_of(name, cases));
   report->add_laws(result.laws, laws_of(chosen));
-  report->features = result.features;
+  report->features = result.features, report->parameters = result.parameters;
   for (const auto& [kind, met] : result.pairs)
     report->pairs[kind] = {static_cast<int64_t>(met.size()), met, {}};
   count_plants(planted, result.unnoticed.has_value(), report);

@@ -8,6 +8,7 @@
 #include "check/canonical.h"
 #include "check/graph_storage.h"
 #include "check/laws/metadata_laws.h"
+#include "check/plan_keys.h"
 #include "check/worlds/runner_world.h"
 #include "core/laws.h"
 #include "core/parallel.h"
@@ -44,6 +45,24 @@ std::string scope_of(const GraphKey& key) {
          std::to_string(key.q_len) + "_" + std::to_string(key.step);
 }
 
+/// What a layer may have of its own.
+struct Parameter {
+  const char* name;
+  bool (*is_in)(const LayerKind& kind, const LayerValues& values);
+};
+constexpr Parameter kParameters[] = {
+    {"window_left", [](const LayerKind& k, const LayerValues&) { return has_window(k); }},
+    {"logits_soft_cap",
+     [](const LayerKind& k, const LayerValues&) { return k.params.logits_soft_cap > 0; }},
+    {"sinks", [](const LayerKind& k, const LayerValues&) { return !k.params.sinks.empty(); }},
+    {"k_scale", [](const LayerKind&, const LayerValues& v) { return v.k_scale != 1; }},
+    {"v_scale", [](const LayerKind& k, const LayerValues& v) { return !k.mla && v.v_scale != 1; }},
+    {"cross", [](const LayerKind& k, const LayerValues&) { return k.cross; }},
+    {"local", [](const LayerKind& k, const LayerValues&) { return k.local; }},
+    {"wide_group", [](const LayerKind& k, const LayerValues&) {
+       return k.params.num_qo_heads > 8 * k.params.num_kv_heads;
+     }}};
+
 struct Captured {
   Limits limits;  // of the bucket
   Graph graph;
@@ -56,9 +75,9 @@ struct Runner::Impl {
   Impl(const Backend& b, const ModelConfig& m, const RunnerOptions& o)
       : clean(b),
         backend(o.tap != nullptr ? o.tap->backend(b) : b),
-        model(m),
         options(o),
-        world(b, m, o) {}
+        world(b, m, o),
+        model(world.model()) {}
 
   Status step(const Step& step);
   /// Whoever is seen in a window has a slot there.
@@ -109,6 +128,8 @@ struct Runner::Impl {
     all.add(std::move(seen));
     return all;
   }
+  /// Adds what a step's layers have to the counts.
+  void count_parameters(const ForwardBatch& batch, const Limits& limits);
   /// The findings that count: all, or only those of outputs if the options say so.
   Status kept(Status seen) const;
   Status judge_replay(const ForwardBatch& batch, const Limits& limits);
@@ -122,9 +143,9 @@ struct Runner::Impl {
 
   const Backend& clean;
   const Backend& backend;  // or what stands in its place
-  const ModelConfig model;
   const RunnerOptions options;
   RunnerWorld world;
+  const ModelConfig& model;  // the world's
   std::map<GraphKey, Captured> graphs;
   std::map<GraphKey, KeptMetadata> kept_metadata;
   std::optional<Meta> filled;  // what prepare() recorded from
@@ -173,6 +194,7 @@ Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturin
   Meta baked = options.tap != nullptr ? with_layers(meta, model) : meta;
   if (options.tap != nullptr) options.tap->baked(baked, capturing);
   status.add(record_step(world.stream, backend, baked, io, options.tap, capturing, graph));
+  if (status.ok() && !options.outputs_alone) metadata.add(judge_plan_keys(*graph, model, layers));
   if (options.tap != nullptr) status.add(options.tap->take_refused());
   filled = std::move(baked);
   return status;
@@ -311,6 +333,18 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   return in(kept(with_metadata(std::move(status))), clean, batch.mode, "replay");
 }
 
+void Runner::Impl::count_parameters(const ForwardBatch& batch, const Limits& limits) {
+  for (size_t i = 0; i < model.layers.size(); ++i) {
+    const LayerKind& kind = model.layers[i];
+    if (!is_dense_attention(kind)) continue;
+    const std::vector<int32_t> parts = clean.merged_parts(batch, limits, kind);
+    const bool merged = std::ranges::any_of(parts, [](int32_t n) { return n > 1; });
+    for (const Parameter& p : kParameters)
+      if (p.is_in(kind, options.values_of(i)))
+        ++counts.parameters[p.name + std::string(merged ? " merged" : " whole")];
+  }
+}
+
 Status Runner::Impl::kept(Status seen) const {
   if (!options.outputs_alone) return seen;
   Status outputs;
@@ -395,6 +429,7 @@ Status Runner::Impl::step(const Step& step) {
   if (status.ok()) status = run_eagerly(batch, told, meta);
   scope.unbind();
   const bool ran = status.ok();
+  if (ran) count_parameters(batch, meta.limits);
   if (ran) status = world.judge_outputs(batch, meta.limits);
   if (ran) status.add(world.judge_alone(batch));
   seen.add(with_metadata(std::move(status)));

@@ -8,8 +8,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "check/tap.h"
@@ -40,13 +42,18 @@ using MakeDevice = std::function<std::unique_ptr<SimDevice>(const SimOptions&)>;
 /// Half of ln 2: a logit in base 2 is half of q.k, so that of a selector's none is rounded.
 inline constexpr float kSelectorScale = 0.34657359f;
 
+/// What a layer's tensors hold that its LayerKind does not say. Each scale is chosen so that stored
+/// element * scale gives back the value, to the bit: a power of two for fp8, and 1 for other types.
+struct LayerValues {
+  float k_scale = 1, v_scale = 1;  // of its pool; latents have only k_scale
+  bool sinks = false;              // of dense attention: each head has one
+};
+
 struct RunnerOptions {
   uint64_t seed = 1;  // of q, K and V
   RunnerData data = RunnerData::kRandom;
-  // Type and scales of the pools. Each is chosen so that stored element * scale gives back the
-  // value, to the bit: the scale is a power of two for fp8 and 1 for other types
-  DType kv_dtype = DType::kF32;
-  float k_scale = 1, v_scale = 1;  // latents have only k_scale
+  DType kv_dtype = DType::kF32;     // of the pools
+  std::vector<LayerValues> values;  // by ModelConfig::layers; behind its end: the defaults
   // Slots of the pools (with several ranks, of this rank's pools), the sink's page included; whole
   // pages
   int64_t slots = 0, swa_slots = 0;
@@ -73,11 +80,18 @@ struct RunnerOptions {
   bool outputs_alone = false;
   // Every slot of the pools holds numbers of its own, so that a wrong read shows its slot
   bool full_pools = false;
+
+  LayerValues values_of(size_t layer) const {
+    return layer < values.size() ? values[layer] : LayerValues{};
+  }
 };
 
 /// How often each kind of work ran.
 struct RunnerCounts {
   int64_t steps = 0, captures = 0, replays = 0, rows = 0;
+  // "sinks merged", "sinks whole": eager steps of layers that have sinks, and whether results of
+  // some row were merged
+  std::map<std::string, int64_t> parameters;
   // Steps that the backend does not serve (two halves of one request), or does not run by
   // themselves (all steps of a whole draft except the first)
   int64_t refused = 0;

@@ -28,6 +28,8 @@ bool is_8_bit(const History& h) {
   return h.runner.kv_dtype == DType::kE4M3 || h.runner.kv_dtype == DType::kE5M2;
 }
 
+bool all_keys(const BackendInfo& b) { return !b.sparse; }
+
 constexpr int32_t kOnePage[] = {1};
 
 // Names of ModelConfig's, LayerKind's and RuntimeConfig's members where there is one.
@@ -88,6 +90,17 @@ constexpr HistoryFeature kOfHistories[] = {
      [](const History& h) {
        return any_layer(h, [](const LayerKind& k) { return k.params.logits_soft_cap > 0; });
      }},
+    {"sinks", "some layer has a logit of each head that joins the softmax",
+     [](const BackendInfo& b) { return b.dense && b.sinks; },
+     [](const History& h) { return std::ranges::any_of(h.runner.values, &LayerValues::sinks); }},
+    {"sisters", "a layer differs from another one in one thing that each has of its own",
+     [](const BackendInfo& b) { return b.dense; }, [](const History& h) { return h.sisters > 0; }},
+    {"many_requests", "more requests run than small histories have", always,
+     [](const History& h) { return h.sizes == HistorySizes::kManyRequests; }},
+    {"long_extends", "an extend has tokens around a tile of queries", all_keys,
+     [](const History& h) { return h.sizes == HistorySizes::kLongExtends; }},
+    {"long_contexts", "a request has keys around a block or a capacity", all_keys,
+     [](const History& h) { return h.sizes == HistorySizes::kLongContexts; }},
     {"page_size", "pages hold several tokens",
      [](const BackendInfo& b) { return !std::ranges::equal(b.page_sizes, kOnePage); },
      [](const History& h) { return h.model.page_size > 1; }},

@@ -29,7 +29,7 @@ struct Tally {
   uint64_t cases = 0, skipped = 0, unlisted = 0;
   std::map<std::string, size_t> listed;  // failing cases, by law
   FuzzHistograms histograms;
-  std::map<std::string, int64_t> coverage;
+  std::map<std::string, int64_t> coverage, parameters;
   LawCounts laws;
   FeatureCounts features;
   PairCounts pairs;
@@ -121,6 +121,8 @@ class Workers {
       levels.insert(levels.end(), result.ran.begin(), result.ran.end());
       count_pairs(*h.backend, levels, &tally.pairs);
     }
+    for (const auto& [name, steps] : result.counts.parameters)
+      tally.parameters[std::string(h.backend->info().name) + " " + name] += steps;
     tally.acted += result.acted > 0;
     if (found.empty() && result.acted > 0 && !tally.unnoticed)
       compare_with_clean(number, choices, tally);
@@ -212,6 +214,7 @@ FuzzResult join(const FuzzOptions& options, std::vector<Tally>& tallies) {
     add_all(result.histograms.requests, t.histograms.requests);
     add_all(result.histograms.head_dim, t.histograms.head_dim);
     for (const auto& [name, cases] : t.coverage) result.coverage[name] += cases;
+    for (const auto& [name, steps] : t.parameters) result.parameters[name] += steps;
     for (const auto& [name, cases] : t.features) result.features[name] += cases;
     add_pairs(t.pairs, &result.pairs);
     result.laws.add(t.laws);

@@ -86,6 +86,8 @@ struct FuzzResult {
   FuzzHistograms histograms;
   // "decode_paged uniform eager": cases; "flashattention decode replay": steps
   std::map<std::string, int64_t> coverage;
+  // "flashinfer sinks merged": steps of histories (RunnerCounts::parameters)
+  std::map<std::string, int64_t> parameters;
   LawCounts laws;          // judgements of the cases as generated, not of shrinking them
   FeatureCounts features;  // those that no case had, too
   PairCounts pairs;        // of each kind that the options have

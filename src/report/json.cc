@@ -328,6 +328,7 @@ std::string render_json(const Report& r, const RenderOptions& options) {
   add(j, "idle_laws", r.idle_laws());
   add(j, "laws_of_other_runs", r.laws_of_other_runs());
   if (!r.features.empty()) j["features"] = r.features;
+  if (!r.parameters.empty()) j["parameters"] = r.parameters;
   for (const auto& [kind, pairs] : r.pairs) j["pairs"][kind] = to_json(pairs);
   for (const Histogram& h : r.histograms) j["histogram"][h.name] = to_json(h);
   if (!r.case_list.empty()) j["cases"] = to_array(r.case_list);

@@ -129,6 +129,7 @@ class Merge::Joined {
       coverage_[{c.backend, c.mode, c.phase}] += c.cases;
     for (const auto& [law, judged] : from.laws) to.laws[law] += judged;
     for (const auto& [name, cases] : from.features) to.features[name] += cases;
+    for (const auto& [name, steps] : from.parameters) to.parameters[name] += steps;
     for (const auto& [kind, pairs] : from.pairs)
       if (!to.pairs[kind].join(pairs))
         fail(path, "pairs", fmt::format("{} of {}", to.pairs[kind].of, kind),

@@ -197,7 +197,7 @@ void read_report_members(JsonMembers& m, Report* r) {
   m.each("coverage", [&](JsonMembers& x) { read(x, &r->coverage.emplace_back()); });
   m.each("conformance", [&](JsonMembers& x) { read(x, &r->conformance.emplace_back()); });
   read_counts(m, "laws", &r->laws), read_counts(m, "features", &r->features);
-  read_counts(m, "planted", &r->planted);
+  read_counts(m, "planted", &r->planted), read_counts(m, "parameters", &r->parameters);
   read_pairs(m, r);
   m.inside("histogram", [&](JsonMembers& all) {
     all.others([&](const std::string& name, const JsonValue&) {

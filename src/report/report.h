@@ -170,6 +170,7 @@ struct Report {
   std::map<std::string, int64_t> laws;       // by id: judgements; also 0 of those it can judge
   std::map<std::string, int64_t> features;   // "histories topk": cases; also 0 of those it can draw
   std::map<std::string, PairsReport> pairs;  // by kind of cases: "histories flashattention"
+  std::map<std::string, int64_t> parameters;  // "flashinfer sinks merged", or whole: steps
   std::vector<Histogram> histograms;
   std::optional<BenchReport> bench;
   std::vector<Finding> findings;

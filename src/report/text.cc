@@ -201,6 +201,28 @@ std::string coverage(const Report& r, const RenderOptions& options, const Style&
   return '\n' + table.render(style);
 }
 
+/// Steps of layers that have a parameter, by whether results were merged; or of each backend.
+std::string parameters(const Report& r, const RenderOptions& options, const Style& style) {
+  if (r.parameters.empty()) return "";
+  struct Row {
+    std::set<std::string> backends;
+    int64_t merged = 0, whole = 0;
+  };
+  std::map<std::string, Row> rows;  // by parameter, or by backend and parameter
+  for (const auto& [name, steps] : r.parameters) {
+    const size_t first = name.find(' '), last = name.rfind(' ');
+    const bool each = options.coverage;
+    Row& row = rows[each ? name.substr(0, last) : name.substr(first + 1, last - first - 1)];
+    row.backends.insert(name.substr(0, first));
+    (name.ends_with(" merged") ? row.merged : row.whole) += steps;
+  }
+  Table table(1, {"parameter", "of", "merged", "whole"});
+  for (const auto& [name, row] : rows)
+    table.add({name, count(static_cast<int64_t>(row.backends.size())), count(row.merged),
+               count(row.whole)});
+  return '\n' + table.render(style);
+}
+
 /// How many of each class came to what, and where that leaves room, each.
 std::string conformance(const Report& r, const Style& style) {
   if (r.conformance.empty()) return "";
@@ -288,7 +310,7 @@ std::string render_text(const Report& r, const RenderOptions& options) {
   if (!options.quiet) {
     s += files(r, style) + steps(r, style) + cases(r, style) + case_notes(r, style) +
          faults(r, style) + matrix_text(r, style) + coverage(r, options, style) +
-         conformance(r, style);
+         parameters(r, options, style) + conformance(r, style);
     if (r.bench) s += bench_text(*r.bench, style);
     if (shows_all(r, options))
       for (const Histogram& h : r.histograms) s += histogram(h, style);

@@ -188,11 +188,13 @@ void Scheduler::churn(Choices& choices) {
   for (Request& r : running_) {
     if (config_.swa_pages > 0 && choices.below(3) == 0) evict_window(r);
   }
-  while (waiting_.size() < 2 && (running_.empty() || choices.one_in(2))) {
+  const size_t most = config_.crowded ? static_cast<size_t>(config_.max_requests) : 2;
+  const auto comes = [&] { return config_.crowded || running_.empty() || choices.one_in(2); };
+  while (waiting_.size() < most && comes()) {
     arrive(choices);
-    if (running_.empty()) break;
+    if (running_.empty() && !config_.crowded) break;
   }
-  while (!waiting_.empty() && (running_.empty() || choices.one_in(2)) && admit()) continue;
+  while (!waiting_.empty() && comes() && admit()) continue;
 }
 
 void Scheduler::arrive(Choices& choices) {

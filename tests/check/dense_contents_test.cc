@@ -16,7 +16,7 @@ std::vector<std::byte> bytes(std::span<const std::byte> b) { return {b.begin(), 
 TEST(DenseContents, BytesDependOnTheTokensAndOnNothingElse) {
   const LayerKind kind = small_layer();
   const RunnerOptions options;
-  DenseContents a(kind, options, 7), b(kind, options, 7), other(kind, options, 8);
+  DenseContents a(kind, options, {}, 7), b(kind, options, {}, 7), other(kind, options, {}, 8);
   const TokenContent first{11, 1, 0}, second{12, 1, 1}, again{11, 5, 0};
   const int32_t in_a = a.number(first);
   EXPECT_NE(a.number(second), in_a);
@@ -32,22 +32,23 @@ TEST(DenseContents, BytesDependOnTheTokensAndOnNothingElse) {
 TEST(DenseContents, WhatIsGivenIsWhatPoolsGiveBack) {
   const LayerKind kind = small_layer();
   RunnerOptions options;
-  options.kv_dtype = DType::kE4M3, options.k_scale = 0.25f, options.v_scale = 4;
-  DenseContents contents(kind, options, 7);
+  options.kv_dtype = DType::kE4M3;
+  const LayerValues values{.k_scale = 0.25f, .v_scale = 4};
+  DenseContents contents(kind, options, values, 7);
   const int32_t number = contents.number({11, 1, 0});
   const auto check = [&](std::span<const float> given, std::span<const std::byte> stored, float s) {
     for (size_t i = 0; i < given.size(); ++i)
       EXPECT_EQ(load_float(stored.data(), options.kv_dtype, static_cast<int64_t>(i)) * s, given[i]);
   };
-  check(contents.given_k(number), contents.stored_k(number), options.k_scale);
-  check(contents.given_v(number), contents.stored_v(number), options.v_scale);
+  check(contents.given_k(number), contents.stored_k(number), values.k_scale);
+  check(contents.given_v(number), contents.stored_v(number), values.v_scale);
 }
 
 TEST(DenseContents, NoTwoKeysBeginWithOneSelector) {
   const LayerKind kind = small_layer();
   RunnerOptions options;
   options.data = RunnerData::kSelector;
-  DenseContents contents(kind, options, 7);
+  DenseContents contents(kind, options, {}, 7);
   std::set<float> selectors;
   const auto dim = static_cast<size_t>(kind.params.head_dim_qk);
   size_t keys = 0;

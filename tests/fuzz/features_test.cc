@@ -53,6 +53,51 @@ TEST(Features, CallsHaveEachAndJudgeEachOfTheirLaws) {
   expect_judged(result.laws, "calls");
 }
 
+/// A parameter of calls, and the feature of histories that has it; or why none has.
+struct ParameterOfBoth {
+  std::string_view calls, histories, why;
+};
+constexpr std::string_view kNotHanded = "no engine of a twin hands it to its kernels";
+constexpr ParameterOfBoth kParameters[] = {
+    {"causal", "max_encoder_len", ""},
+    {"window_left", "window_left", ""},
+    {"window_right", "", "the engines have windows on the left only"},
+    {"logits_soft_cap", "logits_soft_cap", ""},
+    {"sinks", "sinks", ""},
+    {"alibi", "", kNotHanded},
+    {"bias", "", kNotHanded},
+    {"temperature", "", "a term of one model, which no launch of a twin has"},
+    {"attention_chunk", "local", ""},
+    {"request_causal", "", kNotHanded},
+    {"cache_leftpad", "", kNotHanded},
+    {"bidirectional", "", kNotHanded},
+    {"mask_of_heads", "", kNotHanded},
+    {"head_scales", "", "the engines have one scale of K and one of V a layer"},
+    {"padded_rows", "", "every replay of a bucket that is not full"},
+    {"row_scales", "", kNotHanded},
+    {"custom_mask", "topk", ""},
+    {"layout", "", "the pools of the engines lie one way, which is the twins'"},
+    {"kv_indptr", "", "every step of a backend that reads lists"},
+    {"store_kv", "", "every step"},
+    {"i8", "", kNotHanded},
+    {"fp8", "fp8", ""},
+};
+
+/// What single calls draw, histories draw, too.
+TEST(Features, HistoriesHaveEveryParameterThatCallsHave) {
+  const FeatureCounts all = all_features(all_backends(), true);
+  for (const auto& [name, cases] : all) {
+    if (!name.starts_with("calls ")) continue;
+    const std::string own = name.substr(6), word = own.substr(0, own.find(' '));
+    if (word == "kernel" || word == "call" || word == "data" || word == "state") continue;
+    const auto* const p = std::ranges::find(kParameters, word, &ParameterOfBoth::calls);
+    ASSERT_NE(p, std::end(kParameters)) << name;
+    EXPECT_NE(p->histories.empty(), p->why.empty()) << name;
+    EXPECT_TRUE(p->histories.empty() || all.contains("histories " + std::string(p->histories)))
+        << name;
+  }
+}
+
 TEST(Features, AreThoseThatSomeBackendServes) {
   const Backend* triton = find_backend("triton");
   const FeatureCounts served = all_features(std::vector{triton}, false);

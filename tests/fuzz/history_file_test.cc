@@ -99,7 +99,7 @@ TEST_F(CaseFile, IsRefusedWithEveryReasonAtOnce) {
   }
   EXPECT_EQ(x.history.backend, nullptr);
   std::string two = text;
-  two.replace(two.find("\"k_scale\": "), 11, "\"k_scale\": null, \"k_skale\": ");
+  two.replace(two.find("\"slots\": "), 9, "\"slots\": null, \"slotts\": ");
   two.replace(two.find("\"backend\": \""), 12, "\"backend\": \"no");
   const Status status = read(two, &x);
   EXPECT_GE(status.findings().size(), 2u);

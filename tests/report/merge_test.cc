@@ -25,6 +25,7 @@ ReportFile shard(int i) {
   r.threads = i, r.cases = 10 * i, r.skipped = i, r.seconds = 0.5;
   r.coverage = {{"b", "decode", "eager", i}, {"a", "decode", "eager", 10 * i}};
   r.laws = {{"len.total", i}, {"mem.leak", 0}}, r.features = {{"histories topk", 2 * i}};
+  r.parameters = {{"a sinks merged", i}};
   r.pairs = {{"histories a", {5, {i == 1, i > 1, false, i == 3, false}, {"x 1 x y 2"}}}};
   r.pairs["calls b"] = i == 2 ? PairsReport{1, {true}, {}} : PairsReport{};
   r.histograms = {{"keys", 0, {{"0..9", i}, {"10+", 1}}, {{i, i}, {20, 1}}}};
@@ -56,6 +57,7 @@ TEST(Merge, AddsWhatShardsCounted) {
   EXPECT_EQ(r.threads, 3);
   EXPECT_EQ(r.seconds, 1.5);
   EXPECT_EQ(r.isa, "avx2");
+  EXPECT_EQ(r.parameters.at("a sinks merged"), 6);
   ASSERT_EQ(r.coverage.size(), 2u);
   EXPECT_EQ(r.coverage[0].backend, "a");
   EXPECT_EQ(r.coverage[0].cases, 60);

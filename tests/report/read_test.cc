@@ -37,6 +37,7 @@ Report full_report() {
   r.faults = faults_report().faults;
   r.coverage = {{"a", "decode", "eager", 10}};
   r.laws = {{"len.total", 12}, {"mem.leak", 0}}, r.features = {{"histories topk", 3}};
+  r.parameters = {{"a sinks merged", 3}};
   r.pairs = {{"histories a", {5, {true, false, true, true, false}, {"x 1 x y 2", "x 1 x y 3"}}},
              {"histories b", {}}};
   r.conformance = {{"G01", "n.global", "E", "differs", "step 5"}};

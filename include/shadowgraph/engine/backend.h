@@ -93,6 +93,12 @@ struct GraphStorage {
   std::string_view why;                            // what the engine allocates
 };
 
+/// A member of a layer that a list of keys, or the plan over it, is made of.
+enum class PlanKey : uint8_t {
+  kHeads,   // num_qo_heads, num_kv_heads, head dims
+  kWindow,  // window_left, of those that have a window
+};
+
 /// A backend describes itself.
 struct BackendInfo {
   std::string_view name;  // "flashattention"
@@ -115,7 +121,11 @@ struct BackendInfo {
   // fixes the cut. In these modes a replay has the bits of the eager step only on exact data or if
   // SplitConfig fixes the cut
   std::span<const ForwardMode> batch_splits = {};
-  bool fixed_splits = true;               // SplitConfig can fix that cut
+  bool fixed_splits = true;  // SplitConfig can fix that cut
+  // Members in which layers of dense attention agree that share a list or a plan: it is made of
+  // them
+  std::span<const PlanKey> plan_keys = {};
+  bool sinks = false;                     // AttentionParams::sinks of its layers
   LseSink lse_sink = LseSink::kExcluded;  // whether the LSE in LayerIo::lse counts a sink
   // A graph serves requests with fewer queries than its bucket has per request. With dcp_size > 1
   // no graph does
@@ -160,6 +170,9 @@ class Backend {
                                             const LayerKind& /*kind*/) const {
     return {};
   }
+
+  /// Whether the LSE of a step in that mode counts a sink.
+  virtual LseSink lse_sink(ForwardMode /*mode*/) const { return info().lse_sink; }
 
   /// The lists that hold the keys of a layer of this kind, for the checker. Depends on what meta is
   /// bound for.

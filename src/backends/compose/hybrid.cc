@@ -19,6 +19,9 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
   // Both use one pool.
   for (const int32_t size : d.page_sizes.empty() ? p.page_sizes : d.page_sizes)
     if (p.page_sizes.empty() || contains(p.page_sizes, size)) page_sizes_.push_back(size);
+  for (const BackendInfo* part : {&d, &p})
+    for (const PlanKey key : part->plan_keys)
+      if (!contains(std::span<const PlanKey>(plan_keys_), key)) plan_keys_.push_back(key);
   info_ = {.name = name_,
            .about = "one backend for decode, another for prefill",
            .modes = modes_,
@@ -29,7 +32,8 @@ Hybrid::Hybrid(const Backend& decode, const Backend& prefill, VerifyBy verify)
            .window_with_encoder = d.window_with_encoder && p.window_with_encoder,
            .ragged_prefill = p.ragged_prefill,
            .batch_splits = splits_,
-           .fixed_splits = d.fixed_splits && p.fixed_splits};
+           .fixed_splits = d.fixed_splits && p.fixed_splits,
+           .plan_keys = plan_keys_};
   for (const Feature& f : kFeatures) info_.*f.served = d.*f.served && p.*f.served;
   info_.items = p.items;
   info_.dcp = false;

@@ -22,6 +22,7 @@ class Hybrid final : public Backend {
   const Backend& part(ForwardMode mode) const;
   Status bind(const Arena& arena, const Limits& limits, Meta* meta) const override;
   Status fill(const ForwardBatch& batch, Meta& meta) const override;
+  LseSink lse_sink(ForwardMode mode) const override { return part(mode).lse_sink(mode); }
   void forward(Stream& stream, const Meta& meta, const StepIo& step) const override;
   std::vector<int32_t> merged_parts(const ForwardBatch& batch, const Limits& limits,
                                     const LayerKind& kind) const override;
@@ -36,6 +37,7 @@ class Hybrid final : public Backend {
   std::string name_;
   std::vector<ForwardMode> modes_, splits_;
   std::vector<int32_t> page_sizes_;
+  std::vector<PlanKey> plan_keys_;
   BackendInfo info_;
 };
 

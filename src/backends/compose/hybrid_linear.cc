@@ -50,6 +50,8 @@ HybridLinear::HybridLinear(const Backend& full, const Backend& linear)
            .ragged_prefill = f.ragged_prefill,
            .batch_splits = splits_,
            .fixed_splits = f.fixed_splits,
+           .plan_keys = f.plan_keys,
+           .sinks = f.sinks,
            .lse_sink = f.lse_sink,
            .ragged_graphs = f.ragged_graphs,
            .engine = f.engine == l.engine ? f.engine : &kSglang,

@@ -38,6 +38,12 @@ inline constexpr Feature kFeatures[] = {
      [](const Limits& l) { return other_than(1, l.model.dcp_size); }},
     {"swa_pool", "no window pool", &BackendInfo::swa_pool,
      [](const Limits& l) { return other_than(0, l.model.swa_pool); }},
+    {"sinks", "none", &BackendInfo::sinks,
+     [](const Limits& l) {
+       const auto has = [](const LayerKind& k) { return !k.params.sinks.empty(); };
+       const auto layers = std::ranges::count_if(l.model.layers, has);
+       return other_than(0, static_cast<int32_t>(layers));
+     }},
     {"track_states", "no", &BackendInfo::track_states,
      [](const Limits& l) { return other_than(0, l.model.track_states); }},
 };

@@ -31,6 +31,9 @@ constexpr BufferInfo kAiterBuffers[] = {
     recorded(Aiter::kMaxQLen, Role::kLongestQuery, "max_q_len", "fa.I-18"),
 };
 
+// A verified tree is Triton's.
+constexpr PlanKey kAiterPlanKeys[] = {PlanKey::kWindow};
+
 constexpr BackendInfo kAiterInfo{.name = "aiter",
                                  .about = "Aiter on ROCm (SGLang)",
                                  .modes = kAiterModes,
@@ -38,6 +41,8 @@ constexpr BackendInfo kAiterInfo{.name = "aiter",
                                  .tree = true,
                                  .latent = true,
                                  .swa_pool = true,
+                                 .plan_keys = kAiterPlanKeys,
+                                 .sinks = true,
                                  .graph_storage = kOneForAllModes,
                                  .buffers = kAiterBuffers};
 

@@ -102,6 +102,8 @@ constexpr BufferInfo kFlashInferBuffers[] = {
          kEncodersInExtends, kDecodeModes),
 };
 
+constexpr PlanKey kFlashInferPlanKeys[] = {PlanKey::kHeads, PlanKey::kWindow};
+
 constexpr BackendInfo kFlashInferInfo{.name = "flashinfer",
                                       .about = "FlashInfer: lists of slots, planned (SGLang)",
                                       .modes = kFlashInferModes,
@@ -113,6 +115,8 @@ constexpr BackendInfo kFlashInferInfo{.name = "flashinfer",
                                       .items = true,
                                       .ragged_prefill = true,
                                       .batch_splits = kFlashInferModes,
+                                      .plan_keys = kFlashInferPlanKeys,
+                                      .sinks = true,
                                       .lse_sink = LseSink::kIncluded,
                                       .graph_storage = kWrappers,
                                       .buffers = kFlashInferBuffers};

@@ -57,6 +57,8 @@ constexpr BufferInfo kTritonBuffers[] = {
     recorded(Tr::kSwaOutCacheLoc, Role::kStoredInWindow, "swa_out_cache_loc", "fi.I-16 fi.I-38"),
 };
 
+constexpr PlanKey kTritonPlanKeys[] = {PlanKey::kWindow};
+
 constexpr BackendInfo kTritonInfo{.name = "triton",
                                   .about = "Triton (SGLang)",
                                   .modes = kTritonModes,
@@ -65,6 +67,8 @@ constexpr BackendInfo kTritonInfo{.name = "triton",
                                   .latent = true,
                                   .swa_pool = true,
                                   .batch_splits = kSplitModes,
+                                  .plan_keys = kTritonPlanKeys,
+                                  .sinks = true,
                                   .graph_storage = kOneForAllModes,
                                   .buffers = kTritonBuffers};
 

@@ -30,6 +30,7 @@ constexpr BackendInfo kAscendInfo{.name = "ascend",
                                   .page_sizes = {},
                                   .latent = true,
                                   .swa_pool = true,
+                                  .sinks = true,
                                   .engine = &kSglangNpu,
                                   .graph_storage = kOneTable,
                                   .buffers = kAscendBuffers};

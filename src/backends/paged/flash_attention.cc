@@ -86,6 +86,8 @@ constexpr BackendInfo kFlashAttentionInfo{.name = "flashattention",
                                           .local = true,
                                           .in_graph_tables = true,
                                           .prefix_chunks = true,
+                                          .sinks = true,
+                                          .lse_sink = LseSink::kIncluded,
                                           .graph_storage = kDictionaries,
                                           .buffers = kFlashAttentionBuffers};
 

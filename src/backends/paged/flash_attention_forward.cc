@@ -94,6 +94,7 @@ class FlashAttentionLayer {
     c.out = io_.out;
     c.lse = io_.lse;
     c.max_seqlen_q = max_queries(view, meta_.limits);
+    c.options.lse_sink = LseSink::kIncluded;
     return c;
   }
 
@@ -126,7 +127,6 @@ class FlashAttentionLayer {
     prefix.out = a.out, prefix.lse = a.lse;
     drafts.out = b.out, drafts.lse = b.lse;
     prefix.params.sinks = {};
-    drafts.options.lse_sink = LseSink::kIncluded;
     attend(prefix);
     attend(drafts, expand_rows());
     merge(a, b, {io_.out, io_.lse});
@@ -158,7 +158,6 @@ class FlashAttentionLayer {
     RaggedAttention own = ragged(so_far);
     own.k = io_.k, own.v = io_.v;
     own.cu_seqlens_k = own.cu_seqlens_q;
-    own.options.lse_sink = LseSink::kIncluded;
     attend(own);
     Result next = chunks_.count > 1 ? part(Fa::kMergedOut, Fa::kMergedLse) : Result{};
     const Result of_chunk = part(Fa::kPrefixOut, Fa::kPrefixLse);
@@ -179,6 +178,7 @@ class FlashAttentionLayer {
     c.params = kind_.params;
     c.out = to.out, c.lse = to.lse;
     c.max_seqlen_q = meta_.limits.max_q_len;
+    c.options.lse_sink = LseSink::kIncluded;
     return c;
   }
   /// Over a chunk's latents, which it gathers first.

@@ -34,6 +34,7 @@ constexpr BackendInfo kTrtllmMhaInfo{.name = "trtllm_mha",
                                      .page_sizes = kTrtllmMhaPageSizes,
                                      .swa_pool = true,
                                      .in_graph_tables = true,
+                                     .sinks = true,
                                      .graph_storage = kDictionariesOfTrtllm,
                                      .buffers = kTrtllmMhaBuffers};
 
@@ -66,10 +67,8 @@ std::span<const int32_t> TrtllmMha::kernel_lens(Stream& stream, const Meta& meta
 void TrtllmMha::fill_own(const ForwardBatch& batch, const Limits& limits, Filler& filler) const {
   const std::span<int32_t> cu_k = filler.ints(kCuSeqlensK);
   cu_k[0] = 0;
-  for (int32_t i = 0; i < limits.rows; ++i) {
-    const auto at = static_cast<size_t>(i);
-    cu_k[at + 1] = cu_k[at] + row_of(batch, limits, i).extent.kv_len;
-  }
+  for (size_t i = 0; i + 1 < cu_k.size(); ++i)
+    cu_k[i + 1] = cu_k[i] + row_of(batch, limits, static_cast<int64_t>(i)).extent.kv_len;
 }
 
 }  // namespace shadowgraph

@@ -16,9 +16,11 @@ size_t elements(int32_t heads, int32_t dim) {
 
 }  // namespace
 
-DenseContents::DenseContents(const LayerKind& kind, const RunnerOptions& options, uint64_t salt)
+DenseContents::DenseContents(const LayerKind& kind, const RunnerOptions& options,
+                             const LayerValues& values, uint64_t salt)
     : kind_(kind),
       options_(options),
+      values_(values),
       k_size_(elements(kind.params.num_kv_heads, kind.params.head_dim_qk)),
       v_size_(kind.mla ? 0 : elements(kind.params.num_kv_heads, kind.params.head_dim_vo)),
       element_(size_of(options.kv_dtype)),
@@ -65,8 +67,8 @@ void DenseContents::make(uint64_t chain, float key_factor) {
       store_float(stored->data(), type, static_cast<int64_t>(i), x * factor / scale);
     }
   };
-  add(k_size_, options_.k_scale, key_factor, &given_k_, &stored_k_);
-  add(v_size_, options_.v_scale, 1, &given_v_, &stored_v_);
+  add(k_size_, values_.k_scale, key_factor, &given_k_, &stored_k_);
+  add(v_size_, values_.v_scale, 1, &given_v_, &stored_v_);
 }
 
 KvCache DenseContents::cache() {
@@ -76,10 +78,10 @@ KvCache DenseContents::cache() {
                      {pages, 1, p.num_kv_heads, p.head_dim_qk});
   const TensorView v(stored_v_.data(), options_.kv_dtype,
                      {pages, 1, p.num_kv_heads, p.head_dim_vo});
-  return dense_cache(kind_, options_, k, v);
+  return dense_cache(kind_, values_, k, v);
 }
 
-KvCache dense_cache(const LayerKind& kind, const RunnerOptions& options, const TensorView& k,
+KvCache dense_cache(const LayerKind& kind, const LayerValues& values, const TensorView& k,
                     const TensorView& v) {
   KvCache cache;
   if (kind.mla) {
@@ -88,11 +90,11 @@ KvCache dense_cache(const LayerKind& kind, const RunnerOptions& options, const T
     latent.shape[2] = latent.shape[3];
     latent.stride[2] = 1;
     cache = KvCache::mla_latent(latent, kind.params.head_dim_vo);
-    cache.k_scale = cache.v_scale = options.k_scale;
+    cache.k_scale = cache.v_scale = values.k_scale;
     return cache;
   }
   cache = KvCache::nhd(k, v);
-  cache.k_scale = options.k_scale, cache.v_scale = options.v_scale;
+  cache.k_scale = values.k_scale, cache.v_scale = values.v_scale;
   return cache;
 }
 

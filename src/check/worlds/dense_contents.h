@@ -18,7 +18,8 @@ namespace shadowgraph {
 class DenseContents {
  public:
   /// salt: of the history and the layer; both references outlive this.
-  DenseContents(const LayerKind& kind, const RunnerOptions& options, uint64_t salt);
+  DenseContents(const LayerKind& kind, const RunnerOptions& options, const LayerValues& values,
+                uint64_t salt);
 
   /// The number of a content whose keys were multiplied by that factor when they were stored; its
   /// bytes are made when it is first asked for.
@@ -53,6 +54,7 @@ class DenseContents {
 
   const LayerKind& kind_;
   const RunnerOptions& options_;
+  const LayerValues values_;
   const size_t k_size_, v_size_, element_;
   uint64_t salt_;
   ContentNumbers numbers_;
@@ -63,7 +65,7 @@ class DenseContents {
 
 /// A dense layer's cache over its planes [pages, page_size, num_kv_heads, head_dim]; v: ignored of
 /// a latent.
-KvCache dense_cache(const LayerKind& kind, const RunnerOptions& options, const TensorView& k,
+KvCache dense_cache(const LayerKind& kind, const LayerValues& values, const TensorView& k,
                     const TensorView& v);
 
 }  // namespace shadowgraph

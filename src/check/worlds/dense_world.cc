@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "check/bounds/compare.h"
@@ -12,6 +13,7 @@ namespace shadowgraph {
 namespace {
 
 constexpr float kSelectorQuery = 1024;  // times a scale of 1/4 and more
+constexpr float kSelectorSink = -1024;  // no key has such a logit
 
 size_t row_bytes(const Buffer& b) {
   return b.bytes() / static_cast<size_t>(std::max<int64_t>(1, b.shape[0]));
@@ -30,6 +32,16 @@ std::vector<float> queries(int64_t count, int64_t dim, RunnerData data, Rng& rng
 }
 
 }  // namespace
+
+std::vector<float> DenseWorld::sink_logits() {
+  std::vector<float> logits(static_cast<size_t>(kind_.params.num_qo_heads));
+  for (float& x : logits) {
+    x = 4 * place_.rng.signed_unit();
+    if (place_.rng.below(4) == 0) x = -std::numeric_limits<float>::infinity();
+    if (place_.options.data == RunnerData::kSelector) x = kSelectorSink;
+  }
+  return logits;
+}
 
 void DenseWorld::clear_outputs() {
   for (const Buffer* b : outputs()) place_.stream.fill(b->data, kUnwritten, b->bytes());
@@ -233,7 +245,8 @@ Status DenseWorld::judge_outputs(const ForwardBatch& batch, size_t step,
   CanonicalCall canonical(b, place_.model, io);
   canonical.read_from(contents_.cache(), rows_[step].keys);
   const PagedAttention& call = canonical.call();
-  const Result result{call.out, call.lse.tensor, LseBase::kNatural, info.lse_sink};
+  const Result result{call.out, call.lse.tensor, LseBase::kNatural,
+                      place_.backend.lse_sink(batch.mode)};
   JudgeOptions how{.bounded = !o.outputs_alone,
                    .parts = place_.backend.merged_parts(b, limits, kind_)};
   if (o.data == RunnerData::kSelector) how.bounded = false, how.exact = true;

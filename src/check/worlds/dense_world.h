@@ -30,6 +30,7 @@ class DenseWorld final : public LayerWorld {
   void clear_outputs() override;
   void rewind() override;
   void begin_history(uint64_t number) override;
+  std::span<const float> sinks() const override;
   void describe(int64_t tokens, size_t step, LayerIo* io) const override;
   Status judge_outputs(const ForwardBatch& batch, size_t step, const Limits& limits) const override;
   void keep_outputs() override;
@@ -49,12 +50,16 @@ class DenseWorld final : public LayerWorld {
   };
 
   Status bind_tensors(Arena scope, Tensors* to) const;
+  /// A logit for each head.
+  Status bind_sinks();
   /// The buffers that hold K and V.
   std::vector<const Buffer*> caches() const;
   std::vector<const Buffer*> outputs() const;
   /// The batch as that step of a draft has it.
   static ForwardBatch at_step(ForwardBatch batch, size_t step);
 
+  /// As large as the keys' logits, and one in four -inf; beside selector data of no weight.
+  std::vector<float> sink_logits();
   // What a step is about, before it runs.
   void read_step(const Step& step, const ForwardBatch& batch);
   void name_new(StepRows* rows);
@@ -89,10 +94,12 @@ class DenseWorld final : public LayerWorld {
   const LayerPlace place_;
   const LayerKind& kind_;
   const bool swa_;
+  const LayerValues values_;
   Arena scope_;
   HostCopies copies_;
   std::vector<Tensors> steps_;
   Buffer k_cache_, v_cache_;  // latent: all is in k_cache
+  Buffer sinks_;              // [num_qo_heads]; no data: the layer has none
   mutable DenseContents contents_;
   std::unordered_map<int32_t, int32_t> held_;  // by slot, the number of its content
   SlotOwners owners_;

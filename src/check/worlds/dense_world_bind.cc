@@ -20,10 +20,11 @@ DenseWorld::DenseWorld(const LayerPlace& place)
     : place_(place),
       kind_(place.model.layers[place.kind]),
       swa_(in_window_pool(place.model, kind_)),
+      values_(place.options.values_of(place.kind)),
       scope_(place.scope),
       copies_(place.stream),
       steps_(place.steps),
-      contents_(kind_, place.options, place_.rng_of(0).next()),
+      contents_(kind_, place.options, values_, place_.rng_of(0).next()),
       owners_(swa_ ? place.options.swa_slots : place.options.slots),
       scenes_(place.model, kind_) {}
 
@@ -40,6 +41,7 @@ Status DenseWorld::bind() {
   for (size_t s = 0; s < steps_.size() && status.ok(); ++s)
     status.add(
         bind_tensors(s == 0 ? scope_ : scope_.scope("step" + std::to_string(s)), &steps_[s]));
+  if (status.ok() && values_.sinks) status.add(bind_sinks());
   if (!status.ok()) return status;
   k_cache_ = std::move(bound[0]), v_cache_ = std::move(bound[1]);
   poison_sink();
@@ -77,6 +79,22 @@ Status DenseWorld::bind_tensors(Arena scope, Tensors* to) const {
   return status;
 }
 
+Status DenseWorld::bind_sinks() {
+  BufferSpec spec = f32_vectors("sinks", {kind_.params.num_qo_heads});
+  spec.granule = 1;
+  std::vector<Buffer> bound;
+  Status status = scope_.bind({&spec, 1}, &bound);
+  if (!status.ok()) return status;
+  sinks_ = std::move(bound[0]);
+  copies_.copy(sinks_.data, sink_logits());
+  return status;
+}
+
+std::span<const float> DenseWorld::sinks() const {
+  if (sinks_.data == nullptr) return {};
+  return {reinterpret_cast<const float*>(sinks_.data), static_cast<size_t>(sinks_.numel())};
+}
+
 std::vector<const Buffer*> DenseWorld::caches() const {
   if (kind_.mla) return {&k_cache_};
   return {&k_cache_, &v_cache_};
@@ -89,7 +107,6 @@ std::vector<const Buffer*> DenseWorld::outputs() const {
 }
 
 void DenseWorld::describe(int64_t tokens, size_t step, LayerIo* io) const {
-  const RunnerOptions& o = place_.options;
   const Tensors& t = steps_[step];
   io->q = first_rows(t.q, tokens);
   const int64_t stored = kind_.cross ? std::ssize(encoded_) : tokens;
@@ -101,7 +118,7 @@ void DenseWorld::describe(int64_t tokens, size_t step, LayerIo* io) const {
   }
   io->out = first_rows(t.out, tokens);
   io->lse = NaturalLse(first_rows(t.lse, tokens));
-  io->cache = dense_cache(kind_, o, k_cache_.view(), v_cache_.view());
+  io->cache = dense_cache(kind_, values_, k_cache_.view(), v_cache_.view());
 }
 
 }  // namespace shadowgraph

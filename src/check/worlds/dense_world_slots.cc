@@ -152,7 +152,7 @@ bool DenseWorld::is_of_padding(const Tensors& given, std::span<const std::byte> 
   const int64_t size = given.k.rows(0, 1).count;
   std::vector<float> values;
   for (int64_t i = 0; i < size; ++i)
-    values.push_back(load_float(key.data(), k_cache_.dtype, i) * place_.options.k_scale);
+    values.push_back(load_float(key.data(), k_cache_.dtype, i) * values_.k_scale);
   const auto* rows = reinterpret_cast<const float*>(given.k.data);
   for (int64_t t = tokens_; t < given.k.shape[0]; ++t)
     if (std::equal(values.begin(), values.end(), rows + t * size)) return true;

@@ -6,7 +6,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr size_t kArenaBytes = size_t{1} << 23;
+constexpr size_t kArenaBytes = size_t{1} << 26;  // addresses; pages when touched
 
 std::unique_ptr<SimDevice> device_of(const RunnerOptions& o) {
   if (o.make_device) return o.make_device(o.device);
@@ -39,6 +39,8 @@ Status RunnerWorld::bind(const Backend& backend) {
     layers_.push_back(
         make_layer_world({backend, model_, options_, kind, steps_, scope, stream, rng_}));
     status.add(layers_.back()->bind());
+    if (const std::span<const float> sinks = layers_.back()->sinks(); !sinks.empty())
+      model_.layers[kind].params.sinks = sinks;
   }
   if (model_.in_graph_tables) status.add(bind_tables());
   stream.synchronize();

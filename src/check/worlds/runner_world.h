@@ -20,6 +20,8 @@ class RunnerWorld {
   RunnerWorld(const Backend& backend, const ModelConfig& model, const RunnerOptions& options);
 
   Status ready() const { return ready_; }
+  /// The model, with what its parameters have on the device.
+  const ModelConfig& model() const { return model_; }
   /// New inputs, moved KV and states, owners, and all that a prebuilt step brings. What a history
   /// had stored before its first step is written. Outputs are cleared.
   void begin_step(const Step& step);
@@ -54,7 +56,7 @@ class RunnerWorld {
   Status bind(const Backend& backend);
   Status bind_tables();
 
-  const ModelConfig model_;
+  ModelConfig model_;
   const RunnerOptions options_;
   const size_t steps_;  // 1, or those of a whole draft
   Rng rng_;

@@ -110,17 +110,23 @@ void visit_fields(V& v, ModelConfig& m) {
 }
 
 template <class V>
+void visit_fields(V& v, LayerValues& l) {
+  v("k_scale", l.k_scale);
+  v("v_scale", l.v_scale);
+  v("sinks", l.sinks);
+}
+
+template <class V>
 void visit_fields(V& v, RunnerOptions& o) {
   v("seed", o.seed);
   v("data", o.data);
   v("kv_dtype", o.kv_dtype);
-  v("k_scale", o.k_scale);
-  v("v_scale", o.v_scale);
+  v("values", o.values);
   v("slots", o.slots);
   v("swa_slots", o.swa_slots);
   v("state_slots", o.state_slots, 0, 1 << 12);
   v("draft_rows", o.draft_rows, 0, 1024);
-  v("max_tokens", o.max_tokens, 1, 4096);
+  v("max_tokens", o.max_tokens, 1, 1 << 16);
   v("pool_rows", o.pool_rows, 0, 1024);
   v("pool_width", o.pool_width, 0, 8192);
   v("buckets", o.buckets);

@@ -88,13 +88,15 @@ class CaseCheck : CaseRanges {
     if (!std::ranges::is_sorted(o_.buckets)) fail("runner.buckets", "ascending sizes", 0);
     if (!is_cache_dtype(o_.kv_dtype) || o_.kv_dtype == DType::kI8)
       fail("runner.kv_dtype", "a type of the pools", static_cast<int64_t>(o_.kv_dtype));
-    if (!(o_.k_scale > 0) || !(o_.v_scale > 0)) fail("runner.k_scale", "> 0", 0);
+    in("runner.values", 0, std::ssize(o_.values), std::ssize(m_.layers));
+    for (const LayerValues& l : o_.values)
+      if (!(l.k_scale > 0) || !(l.v_scale > 0)) fail("runner.values", "scales > 0", 0);
   }
 
   void check_layer(const LayerKind& k, const DenseAttention& /*layer*/) {
     const AttentionParams& p = k.params;
     in("layers.num_kv_heads", 1, p.num_kv_heads, 64);
-    in("layers.num_qo_heads", 1, p.num_qo_heads, 64);
+    in("layers.num_qo_heads", 1, p.num_qo_heads, 256);
     in("layers.head_dim_qk", 1, p.head_dim_qk, 256);
     in("layers.head_dim_vo", 1, p.head_dim_vo, 256);
     if (status_.ok() && p.num_qo_heads % p.num_kv_heads != 0)

@@ -15,8 +15,13 @@
 
 namespace shadowgraph {
 
+/// Nothing is said of small ones.
+constexpr std::string_view kSizesNames[] = {"", " many_requests", " long_extends",
+                                            " long_contexts"};
+
 std::string History::to_string() const {
   std::string s(backend->info().name);
+  s += kSizesNames[static_cast<size_t>(sizes)];
   const auto add = [&](const char* name, int64_t value) {
     s += " " + std::string(name) + " " + std::to_string(value);
   };
@@ -59,6 +64,8 @@ std::string History::to_string() const {
     for (const LayerKind& kind : model.layers) add("ratio", v4_of(kind)->ratio);
   }
   add("layers", static_cast<int64_t>(model.layers.size()));
+  if (sisters > 0) add("sisters", sisters);
+  if (std::ranges::any_of(runner.values, &LayerValues::sinks)) s += " sinks";
   return s;
 }
 

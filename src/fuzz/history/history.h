@@ -15,11 +15,18 @@
 
 namespace shadowgraph {
 
+/// Sizes that a history has around the constants of backends and kernels (tiles, blocks, chunks,
+/// buckets): of one kind, since each costs much of its time. Of small ones it has many.
+enum class HistorySizes : uint8_t { kSmall, kManyRequests, kLongExtends, kLongContexts };
+
 struct History {
   const Backend* backend = nullptr;
+  HistorySizes sizes = HistorySizes::kSmall;
   ModelConfig model;
   RuntimeConfig runtime;
   RunnerOptions runner;
+  int32_t sisters =
+      0;  // of the layers, the last: each differs from another in one thing, or nothing
   int32_t steps = 0;
   bool items = false;  // extends may have some
 

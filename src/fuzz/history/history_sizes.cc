@@ -1,0 +1,68 @@
+// Sizes of a history: pages, requests, contexts and extends, small ones or one around an edge.
+#include "fuzz/history/history_sizes.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/fill/rows.h"
+
+namespace shadowgraph {
+namespace {
+
+int32_t choose_page_size(const Backend& b, Choices& c) {
+  const std::span<const int32_t> sizes = b.info().page_sizes;
+  if (!sizes.empty()) return c.of("page_size", sizes);
+  return c.of("page_size", {1, 2, 4, 16, 1, 2, 4, 16, 32, 128});
+}
+
+}  // namespace
+
+void choose_sizes(const Backend& b, Choices& c, History* h) {
+  RuntimeConfig& r = h->runtime;
+  h->model.page_size = r.page_size = choose_page_size(b, c);
+  const uint32_t draw = c.below(16);
+  const bool small = draw < 13 || b.info().sparse;  // layers with few keys have sizes of their own
+  h->sizes = small ? HistorySizes::kSmall : static_cast<HistorySizes>(draw - 12);
+  r.max_requests = c.between("max_requests", b.info().halves ? 2 : 1, 4);  // two batches of them
+  r.max_context_len = r.page_size * c.between(2, 4) + c.between(8, 24);
+  r.max_chunk = c.between(2, 9) * std::max(1, r.page_size / 8);  // prompts of pages, in few steps
+  // Prompts come first: a backend that extends none, or halves batches, waits for its steps.
+  const bool waits = !has_mode(b.info(), ForwardMode::kExtend) || b.info().halves;
+  h->steps = waits ? c.between(12, 28) : c.between(6, 26);
+  h->runner.buckets = {1, 2, 4};
+  switch (h->sizes) {
+    case HistorySizes::kSmall: break;
+    case HistorySizes::kManyRequests:
+      r.crowded = true;
+      r.max_requests = c.of({5, 8, 9, 16, 17});
+      r.max_context_len = r.page_size + c.between(8, 24);
+      h->steps = c.between(8, 16);
+      h->runner.buckets.back() = c.of({4, 8, 16});
+      break;
+    case HistorySizes::kLongExtends:
+      r.max_chunk = near_edge(c, Axis::kQueryRows, 130);
+      r.max_context_len += r.max_chunk;
+      h->steps = c.between(6, 12);
+      break;
+    case HistorySizes::kLongContexts:
+      r.max_requests = std::min(r.max_requests, 3);
+      r.max_chunk = c.of({30, 65, 130});
+      r.max_context_len += near_edge(c, Axis::kKeys, 1030);
+      h->steps = c.between(4, 8);
+      break;
+  }
+}
+
+int32_t near_edge(Choices& c, Axis axis, int32_t most) {
+  constexpr int32_t kLeast = 8;  // below it small histories have every size
+  std::vector<int32_t> edges = edges_of("", axis);
+  std::erase_if(edges, [&](int32_t size) { return size < kLeast || size > most; });
+  const int32_t edge = edges[c.below(static_cast<uint32_t>(edges.size()))];
+  return edge * c.between(1, std::min(3, most / edge)) + c.between(-1, 1);
+}
+
+int32_t choose_window(std::string_view factor, Choices& c, const History& h) {
+  return is_long(h) ? near_edge(c, Axis::kKeys, 200) : c.of(factor, {0, 1, 3, 4, 5});
+}
+
+}  // namespace shadowgraph

@@ -1,0 +1,181 @@
+// Slips of models whose layers differ and of sizes around a constant, planted from outside:
+// histories as they are drawn find each of them.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "faults/buffers.h"
+#include "faults/launches.h"
+#include "fuzz/fuzz.h"
+
+namespace shadowgraph {
+namespace {
+
+/// Changes each attention launch of a step but its first one, given that one's call.
+template <class Change>
+struct AsTheFirst : Tap {
+  void launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/, bool /*capturing*/) override {
+    std::optional<AttentionParams> first;
+    float first_k_scale = 1;
+    for (TappedLaunch& one : all) {
+      const auto change = [&](auto& c) {
+        float k_scale = 1;
+        if constexpr (requires { c.cache; }) k_scale = c.cache.k_scale;
+        if (!first) first = c.params, first_k_scale = k_scale;
+        bool changed = Change{}(*first, &c.params);
+        if constexpr (requires { c.cache; }) {
+          const bool defined = c.cache.k.data != nullptr && Change::kScales;
+          if (defined) changed |= std::exchange(c.cache.k_scale, first_k_scale) != first_k_scale;
+        }
+        return changed;
+      };
+      act(change_attention(&one.launch, change));
+    }
+  }
+};
+
+struct Scale {
+  static constexpr bool kScales = false;
+  bool operator()(const AttentionParams& first, AttentionParams* p) const {
+    return std::exchange(p->sm_scale, first.sm_scale) != first.sm_scale;
+  }
+};
+struct Cap {
+  static constexpr bool kScales = false;
+  bool operator()(const AttentionParams& first, AttentionParams* p) const {
+    return std::exchange(p->logits_soft_cap, first.logits_soft_cap) != first.logits_soft_cap;
+  }
+};
+struct Window {
+  static constexpr bool kScales = false;
+  bool operator()(const AttentionParams& first, AttentionParams* p) const {
+    if (first.window_left < 0 || p->window_left < 0) return false;
+    return std::exchange(p->window_left, first.window_left) != first.window_left;
+  }
+};
+struct Sinks {
+  static constexpr bool kScales = false;
+  bool operator()(const AttentionParams& first, AttentionParams* p) const {
+    const bool other = !p->sinks.empty() && p->sinks.size() <= first.sinks.size() &&
+                       p->sinks.data() != first.sinks.data();
+    if (other) p->sinks = first.sinks.first(p->sinks.size());
+    return other;
+  }
+};
+struct NoSinks {
+  static constexpr bool kScales = false;
+  bool operator()(const AttentionParams& /*first*/, AttentionParams* p) const {
+    return !std::exchange(p->sinks, {}).empty();
+  }
+};
+struct CacheScale {
+  static constexpr bool kScales = true;
+  bool operator()(const AttentionParams&, AttentionParams*) const { return false; }
+};
+
+/// A head of a group reads the query of the first one, in groups of more than 8.
+struct WideGroup : Tap {
+  void launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/, bool /*capturing*/) override {
+    for (TappedLaunch& one : all)
+      act(change_attention(&one.launch, [](auto& c) {
+        if (c.params.num_qo_heads <= 8 * c.params.num_kv_heads) return false;
+        return std::exchange(c.q.stride[1], 0) != 0;
+      }));
+  }
+};
+
+/// Columns of a table from this one on name its first page.
+template <int64_t kColumns>
+struct ShortTable : Tap {
+  Status filled(const ForwardBatch& batch, Meta& meta) override {
+    for_buffers(meta, {"page_table"}, [&](Meta& m, const Buffer& b) {
+      if (b.shape.size() != 2 || b.shape[1] <= kColumns) return;
+      for (int64_t i = 0; i < std::min(batch.size(), b.shape[0]); ++i) {
+        const int64_t unit = m.limits.model.page_size;
+        const int64_t columns = std::min(b.shape[1], (batch.extent(i).kv_len + unit - 1) / unit);
+        if (columns <= kColumns) continue;
+        const auto row = staged<int32_t>(m, b, {i * b.shape[1], columns});
+        for (int64_t c = kColumns; c < columns; ++c) row[static_cast<size_t>(c)] = row[0];
+        act();
+      }
+    });
+    return {};
+  }
+};
+
+/// Rows beyond the largest graph have the length of the first.
+struct BeyondTheBuckets : Tap {
+  Status filled(const ForwardBatch& batch, Meta& meta) override {
+    for_buffers(meta, {"cache_seqlens", "kv_lens"}, [&](Meta& m, const Buffer& b) {
+      if (m.limits.is_bucket() || batch.size() <= 4 || b.numel() < batch.size()) return;
+      const auto lens = staged<int32_t>(m, b);
+      for (size_t i = 4; i < static_cast<size_t>(batch.size()); ++i)
+        act(std::exchange(lens[i], lens[0]) != lens[0]);
+    });
+    return {};
+  }
+};
+
+struct Probe {
+  const char* name;
+  const char* backend;
+  MakeTap tap;
+  const char* law;  // that the first failing history breaks; empty: any
+};
+
+const Probe kProbes[] = {
+    {"the first layer's scale for all", "flashattention", tap_of<AsTheFirst<Scale>>(), "plan.key"},
+    {"the first layer's scale for all", "flashinfer", tap_of<AsTheFirst<Scale>>(), "plan.key"},
+    {"the first layer's cap for all", "triton", tap_of<AsTheFirst<Cap>>(), "plan.key"},
+    {"the first layer's cap for all", "flashmla", tap_of<AsTheFirst<Cap>>(), "plan.key"},
+    {"the first layer's window for all", "trtllm_mha", tap_of<AsTheFirst<Window>>(), "plan.key"},
+    {"the first layer's sinks for all", "flashinfer", tap_of<AsTheFirst<Sinks>>(), "plan.key"},
+    {"no sinks", "triton", tap_of<AsTheFirst<NoSinks>>(), ""},
+    {"no sinks", "flashattention", tap_of<AsTheFirst<NoSinks>>(), "plan.key"},
+    {"the first layer's cache scale for all", "aiter", tap_of<AsTheFirst<CacheScale>>(),
+     "plan.key"},
+    {"a group of more than 8", "flashattention", tap_of<WideGroup>(), "num.bound"},
+    {"a group of more than 8", "flashinfer_mla", tap_of<WideGroup>(), "num.bound"},
+    {"a table of 64 columns", "flashattention", tap_of<ShortTable<64>>(), "table.slot"},
+    {"a table of 128 columns", "ascend", tap_of<ShortTable<128>>(), "table.slot"},
+    {"a table of 256 columns", "flashattention", tap_of<ShortTable<256>>(), "table.slot"},
+    {"rows beyond the buckets", "flashattention", tap_of<BeyondTheBuckets>(), "len.kv_extent"},
+};
+
+std::set<std::string> laws_of(const FuzzResult& r) {
+  return {r.first->laws.begin(), r.first->laws.end()};
+}
+
+FuzzResult hunt(const Probe& probe, std::vector<const Backend*> backends, uint64_t cases) {
+  FuzzOptions options;
+  options.cases = cases, options.max_findings = 1, options.threads = 1;
+  options.kernels = false;
+  options.histories.backends = std::move(backends);
+  options.histories.tap = probe.tap, options.histories.shrink_tries = 1;
+  return run_fuzz(options, nullptr, false);
+}
+
+TEST(ModelProbes, EachIsFoundOnItsBackend) {
+  for (const Probe& probe : kProbes) {
+    const FuzzResult r = hunt(probe, {find_backend(probe.backend)}, 600);
+    ASSERT_TRUE(r.first) << probe.name << " on " << probe.backend;
+    const std::set<std::string> laws = laws_of(r);
+    EXPECT_TRUE(probe.law[0] == 0 || laws.contains(probe.law))
+        << probe.name << ": " << r.findings.to_string();
+    RecordProperty(std::string(probe.backend) + " " + probe.name, std::to_string(r.first->cases));
+  }
+}
+
+TEST(ModelProbes, EachIsFoundAmongAllBackends) {
+  for (const Probe& probe : kProbes) {
+    const FuzzResult r = hunt(probe, {all_backends().begin(), all_backends().end()}, 4000);
+    EXPECT_TRUE(r.first) << probe.name << " on " << probe.backend;
+  }
+}
+
+}  // namespace
+}  // namespace shadowgraph
