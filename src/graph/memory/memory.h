@@ -17,6 +17,21 @@
 
 namespace shadowgraph {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SG_SANITIZED_MEMORY
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SG_SANITIZED_MEMORY
+#endif
+#endif
+
+/// Sanitizers keep memory of their own for each page that is named: terabytes are too much.
+#ifdef SG_SANITIZED_MEMORY
+inline constexpr bool kHasWideMemory = false;
+#else
+inline constexpr bool kHasWideMemory = true;
+#endif
+
 inline constexpr size_t kAlignment = 256, kRedZone = 256;
 
 /// Where the next block may start after one of these bytes: aligned, a red zone in between. Every
