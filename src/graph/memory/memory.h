@@ -100,6 +100,14 @@ class DeviceMemory {
   const Allocation* find_allocation_of(const void* p) const;
   /// The bytes of the allocation that holds p, live or not, and the red zones around it; or none.
   std::span<std::byte> place_of(const void* p) const;
+  /// What a launch may take for the buffer that holds p: the declared one, else the allocation, and
+  /// the red zones around it. Empty where none lives, or the host writes it unseen.
+  struct Surroundings {
+    std::span<std::byte> buffer, all;
+  };
+  Surroundings surroundings_of(const void* p) const;
+  /// A byte in or beside the buffer that holds p, as findings name it.
+  Where where_of(const void* p, const std::byte* byte) const;
   /// Is every byte inside the address space that the device can touch at all? True also for freed
   /// memory and red zones; false is an illegal address.
   bool mapped(const void* p, size_t bytes) const;
