@@ -61,19 +61,34 @@ class PoolCheck {
     if (!std::ranges::all_of(TokenTable{s_.req_to_token, s_.width}.row(0),
                              [](int32_t slot) { return slot == 0; }))
       fail("pool.row", at("req_to_token", 0), "zeros in the padding row", 1);
+    if (!status_.ok()) return;
+    std::vector<int32_t> all = s_.free_rows;
+    for (const auto& [row, owner] : seen) all.push_back(row);
+    check_all("free_rows", std::move(all), rows - 1);
+  }
+
+  /// Numbers 1 .. count: free, or somebody's.
+  void check_all(const char* field, std::vector<int32_t> all, int64_t count) {
+    std::ranges::sort(all);
+    judged("pool.leak", count);
+    for (int64_t i = 1; i <= count; ++i) {
+      const auto times = std::ranges::count(all, static_cast<int32_t>(i));
+      if (times != 1) fail("pool.leak", at(field, i), "free, or somebody's: once", times);
+    }
   }
 
   /// fi.I-88: slots of states are one request's, one snapshot's, or a track's.
   void check_states() {
     if (s_.config.state_slots == 0) return;
     std::vector<bool> taken(static_cast<size_t>(s_.config.state_slots) + 1);
+    std::vector<int32_t> all = s_.free_states;
     const auto take = [&](const Where& where, int64_t slot) {
       judged("pool.state");
       if (slot < 1 || slot >= std::ssize(taken) || taken[static_cast<size_t>(slot)])
         fail("pool.state", where,
              "1.." + std::to_string(s_.config.state_slots) + ", a slot of its own", slot);
       else
-        taken[static_cast<size_t>(slot)] = true;
+        taken[static_cast<size_t>(slot)] = true, all.push_back(static_cast<int32_t>(slot));
     };
     for (const PoolRequest& r : s_.requests) {
       take(at("state_slot", r.id), r.state_slot);
@@ -83,6 +98,7 @@ class PoolCheck {
       take(at("snapshots", static_cast<int64_t>(i)), s_.snapshots[i].slot);
     for (size_t i = 0; i < s_.tracks.size(); ++i)
       take(at("tracks", static_cast<int64_t>(i)), s_.tracks[i]);
+    if (status_.ok()) check_all("free_states", std::move(all), s_.config.state_slots);
   }
 
   /// I-05, I-06.

@@ -81,6 +81,8 @@ struct PoolState {
   std::vector<int32_t> state_slots;  // by row of req_to_token
   std::vector<CachedSlot> snapshots;  // of states, the prefix cache's
   Slots tracks;                       // where snapshots of steps in flight go
+  // Rows of req_to_token and slots of states that nobody has
+  std::vector<int32_t> free_rows, free_states;
 
   std::span<const int32_t> row(const PoolRequest& r) const {
     return TokenTable{req_to_token, width}.row(r.row);

@@ -32,6 +32,8 @@ class ReqToTokenPool {
     return row;
   }
   virtual void free(int32_t row) { free_.push_back(row); }
+  /// The rows that nobody has, the next one first.
+  std::vector<int32_t> unused() const { return {free_.begin(), free_.end()}; }
 
   std::span<int32_t> row(int32_t row) {
     const auto width = static_cast<size_t>(width_);

@@ -74,6 +74,7 @@ PoolState Scheduler::state() const {
   }
   s.state_slots = state_map_;
   s.snapshots = states_.snapshots();
+  s.free_rows = rows_.unused(), s.free_states = states_.unused();
   return s;
 }
 

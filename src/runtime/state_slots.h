@@ -36,6 +36,8 @@ class StateSlots {
   /// Frees the slot of the snapshot that was used least recently. False: there is none.
   virtual bool evict();
 
+  /// The slots that nobody has, the next one first.
+  Slots unused() const { return {free_.begin(), free_.end()}; }
   /// All snapshots.
   std::vector<CachedSlot> snapshots() const;
 

@@ -281,7 +281,7 @@ TEST(RunnerFinds, AStepOfADraftWithTheMetadataOfTheStepBefore) {
   for (const Finding& f : status.findings()) {
     if (f.id == "num.bound") outputs.insert(f.where.field);
   }
-  EXPECT_EQ(outputs, std::set<std::string>{"step1.out"});
+  EXPECT_TRUE(outputs.contains("step1.out") && !outputs.contains("step0.out"));
 }
 
 TEST(RunnerFinds, AStepOfADraftThatIsAnotherInTheGraph) {

@@ -85,7 +85,9 @@ struct Runs {
   }
   /// What the requests have stored before, and no step of these has, arrives first.
   Status step(StepShape shape) {
-    if (shape.prefix_lens != stored_) EXPECT_EQ(arrive(shape).to_string(), "ok");
+    if (shape.prefix_lens != stored_) {
+      EXPECT_EQ(arrive(shape).to_string(), "ok");
+    }
     const Step made_step = made(std::move(shape));
     const ForwardBatch batch = made_step.batch();
     stored_.clear();

@@ -74,9 +74,11 @@ TEST(V4World, DraftsThatAreTakenBackLeaveNoTrace) {
           .mode = ForwardMode::kDraftExtendV2, .prefix_lens = prefix, .q_lens = {4, 4}};
       EXPECT_EQ(w.step(extend).to_string(), "ok") << backend;
     }
-    const StepShape draft{
-        .mode = ForwardMode::kDraftDecode, .prefix_lens = {10, 11}, .draft_step = 1};
-    EXPECT_EQ(w.step(draft).to_string(), "ok") << backend;
+    for (const int32_t draft_step : {0, 1}) {
+      const StepShape draft{
+          .mode = ForwardMode::kDraftDecode, .prefix_lens = {10, 11}, .draft_step = draft_step};
+      EXPECT_EQ(w.runner.step(w.made(draft)).to_string(), "ok") << backend;
+    }
   }
 }
 

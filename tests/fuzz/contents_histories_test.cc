@@ -76,7 +76,7 @@ struct OthersKeys final : Tap {
       }
       auto [a, rows_a] = call_of<StoreKv>(*first);
       auto [b, rows_b] = call_of<StoreKv>(one.launch);
-      if (a.k.shape[1] != b.k.shape[1] || a.k.shape[2] != b.k.shape[2]) return;
+      if (a.k.shape != b.k.shape || a.out_cache_loc.data() != b.out_cache_loc.data()) return;
       std::swap(a.k.data, b.k.data);
       *first = store_launch(a, rows_a), one.launch = store_launch(b, rows_b);
       return act();

@@ -15,7 +15,8 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 MOST_BYTES = 4 << 30  # of a run: a slip in a size takes all there is
 GRACE_TIMES, GRACE_SECONDS = 2, 1  # its time again, to shrink what was found and to end
 HISTORIES = 400  # that are run with and without a mutant that nothing found
-TIMES_WAITING = 40  # of its processor time: then it waits for something
+SECONDS_WAITING = 120  # without any processor time: then it waits for something
+TIMES_ALONE = 200  # its time: one whose hunt was killed ends by itself
 
 
 class Stopped(Exception):
@@ -39,7 +40,6 @@ def seconds_of(pid):
 class Fuzzer:
     def __init__(self, program, seconds, stop):
         self.program, self.seconds, self.stop = program, seconds, stop
-        self.most_waiting = TIMES_WAITING * (seconds + 1)
 
     def run(self, command, switch):
         """(Run, exit code, output, what the file says that ran) with the mutant on: 0 is none."""
@@ -62,7 +62,8 @@ class Fuzzer:
         return Run(ended, seconds, said.startswith("1"), said.endswith("1")), child.returncode, text, said
 
     def fuzz(self, switch, backend):
-        command = [self.program, "fuzz", "--seed", "1", "--threads", "1", "--seconds", str(self.most_waiting), "--max-findings", "1",
+        at_most = str(TIMES_ALONE * (self.seconds + 1))
+        command = [self.program, "fuzz", "--seed", "1", "--threads", "1", "--seconds", at_most, "--max-findings", "1",
                    "--format", "json", "--quiet", *(["--backend", backend] if backend else [])]  # fmt: skip
         run, code, text, said = self.run(command, switch)
         return dataclasses.replace(run, found=run.found or self.found(code, text)), said
@@ -84,10 +85,11 @@ class Fuzzer:
 
     def watch(self, child):
         """How it had to be ended, if it had, and its processor time."""
-        seconds, told, start = 0.0, False, time.monotonic()
+        seconds, told, moved = 0.0, False, time.monotonic()
         while child.poll() is None:
             if self.stop.is_set():
                 raise Stopped
+            before = seconds
             try:
                 seconds, size = seconds_of(child.pid)
             except (FileNotFoundError, ProcessLookupError):
@@ -97,8 +99,9 @@ class Fuzzer:
             if seconds >= self.seconds and not told:
                 child.send_signal(signal.SIGINT)
                 told = True
+            moved = time.monotonic() if seconds != before else moved
             late = seconds >= (1 + GRACE_TIMES) * self.seconds + GRACE_SECONDS
-            if late or time.monotonic() - start > self.most_waiting:
+            if late or time.monotonic() - moved > SECONDS_WAITING:
                 return "hang", seconds
             time.sleep(0.05)
         return "", seconds

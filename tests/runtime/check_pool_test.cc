@@ -140,6 +140,20 @@ TEST(CheckPool, FindsAPageThatNobodyHas) {
   EXPECT_EQ(laws_of(decode(), leak), Ids{"pool.leak"});
 }
 
+TEST(CheckPool, FindsRowsAndStatesThatNobodyHas) {
+  const auto row = [](Moment& m) { m.state.free_rows.pop_back(); };
+  const auto shorter = [](const Moment& m) { return !m.state.free_rows.empty(); };
+  EXPECT_EQ(laws_of(moment(config_of(4), shorter), row), Ids{"pool.leak"});
+  EXPECT_EQ(
+      laws_of(decode(), [](Moment& m) { m.state.free_rows.push_back(m.state.requests[0].row); }),
+      Ids{"pool.leak"});
+  RuntimeConfig config = config_of(4);
+  config.state_slots = 5;
+  const auto states = [](const Moment& m) { return !m.state.free_states.empty(); };
+  EXPECT_EQ(laws_of(moment(config, states), [](Moment& m) { m.state.free_states.pop_back(); }),
+            Ids{"pool.leak"});
+}
+
 TEST(CheckPool, FindsAWindowThatIsWrong) {
   const Moment m = moment(with_window(config_of(4)), [](const Moment& at) {
     return std::ranges::any_of(at.state.requests,

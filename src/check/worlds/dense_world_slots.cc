@@ -137,12 +137,12 @@ Status DenseWorld::check_stored(const StepRows& r) const {
 /// Slots that nobody reads now, too: freed ones have their content until they are written again.
 Status DenseWorld::check_still() const {
   Status status;
-  judged("life.write", std::ssize(held_));
+  judged("life.still", std::ssize(held_));
   int32_t first = -1;
   for (const auto& [slot, number] : held_)
     if (!holds(slot, number) && !new_.contains(slot) && (first < 0 || slot < first)) first = slot;
   if (first >= 0)
-    status.add(make_finding("life.write", at(k_cache_.name, first),
+    status.add(make_finding("life.still", at(k_cache_.name, first),
                             contents_[held(first)].to_string(), "other bytes"));
   return status;
 }
@@ -163,14 +163,14 @@ bool DenseWorld::is_of_padding(const Tensors& given, std::span<const std::byte> 
 Status DenseWorld::check_sink() const {
   Status status;
   if (k_cache_.shape[0] == 0 || place_.options.full_pools) return status;
-  judged("life.write", place_.model.page_size);
+  judged("life.sink", place_.model.page_size);
   for (int32_t slot = 0; slot < place_.model.page_size; ++slot) {
     const std::span<const std::byte> got = bytes_at(k_cache_, slot_of(k_cache_, slot));
     if (is_nan_bytes(got)) continue;
     bool padding = false;
     for (const Tensors& step : steps_) padding = padding || is_of_padding(step, got);
     if (padding) continue;
-    status.add(make_finding("life.write", at(k_cache_.name, slot),
+    status.add(make_finding("life.sink", at(k_cache_.name, slot),
                             "what was there, or a padding token's key", "other bytes"));
     break;
   }

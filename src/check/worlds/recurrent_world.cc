@@ -315,9 +315,11 @@ std::vector<TokenContent> RecurrentWorld::path_to(const ForwardBatch& batch, int
   const std::span<const TokenContent> all = tokens_of(i);
   const auto prefix = static_cast<size_t>(batch.extent(i).prefix_len);
   const std::vector<int32_t> parents = parents_of(batch, i);
-  std::vector<TokenContent> path;
-  for (int32_t t = token; t >= 0; t = parents.empty() ? t - 1 : parents[static_cast<size_t>(t)])
+  std::vector<TokenContent> path = {all[prefix + static_cast<size_t>(token)]};
+  for (int32_t t = token; t > 0;) {
+    t = parents.empty() ? t - 1 : parents[static_cast<size_t>(t)];
     path.insert(path.begin(), all[prefix + static_cast<size_t>(t)]);
+  }
   path.insert(path.begin(), all.begin(), all.begin() + static_cast<std::ptrdiff_t>(prefix));
   return path;
 }

@@ -272,11 +272,11 @@ Status SparseWorld::judge_alone(const ForwardBatch& /*batch*/) {
 Status SparseWorld::check_still() const {
   Status status;
   if (known_.latents.empty()) return status;
-  judged("life.write", std::ssize(held_));
+  judged("life.still", std::ssize(held_));
   for (const Buffer* b : {&index_pages_, &latents_}) {
     const int32_t slot = first_other(*b, b == &latents_ ? known_.latents : known_.index_pages);
     if (slot < 0 || !held_.contains(slot)) continue;
-    status.add(make_finding("life.write", at(b->name, slot), contents_[held_.at(slot)].to_string(),
+    status.add(make_finding("life.still", at(b->name, slot), contents_[held_.at(slot)].to_string(),
                             "other bytes"));
   }
   return status;

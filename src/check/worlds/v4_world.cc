@@ -333,13 +333,13 @@ Status V4World::check_still() const {
   if (known_.tokens.empty()) return status;
   HostLatents now = contents(), then = known_;
   for (const Shelf* s : shelves()) {
-    judged("life.write", std::ssize(s->held));
+    judged("life.still", std::ssize(s->held));
     for (const auto& [slot, content] : s->held) {
       if (bytes_of_slot(*s, slot, bytes_of(*s, &now)) ==
           bytes_of_slot(*s, slot, bytes_of(*s, &then)))
         continue;
       status.add(
-          make_finding("life.write", at(s->buffer.name, slot), content.to_string(), "other bytes"));
+          make_finding("life.still", at(s->buffer.name, slot), content.to_string(), "other bytes"));
       break;
     }
   }
