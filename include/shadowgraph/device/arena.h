@@ -23,9 +23,11 @@ namespace shadowgraph {
 struct BufferSpec {
   std::string name;
   DType dtype = DType::kI32;
-  std::vector<int64_t> shape;  // dense, row-major
+  std::vector<int64_t> shape;  // row-major; dense but for row_stride
   Lifetime lifetime = Lifetime::kPersistent;
   int64_t granule = 1;  // elements of a granule, see BufferDecl::granule_bytes
+  /// Elements from one index of the first axis to the next, whole granules; 0: dense.
+  int64_t row_stride = 0;
 };
 
 /// A run of elements of a buffer, in memory order.
@@ -38,10 +40,11 @@ struct Buffer : BufferSpec {
   std::byte* data = nullptr;  // device address
   uint32_t place = 0;         // the arena's own number for this buffer
 
+  /// From the first element to the last, those between rows included.
   int64_t numel() const;
   size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype); }
   Elements all() const { return {0, numel()}; }
-  /// All elements of rows [first, first + count) of the first axis.
+  /// All elements of rows [first, first + count) of the first axis, and those between them.
   Elements rows(int64_t first, int64_t count) const;
   TensorView view() const;
 };

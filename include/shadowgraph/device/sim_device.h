@@ -32,6 +32,9 @@ struct SimOptions {
   /// Freed bytes that are held back before their addresses are given out again; 0: none, as on a
   /// GPU.
   size_t quarantine_bytes = 0;
+  /// Each launch runs twice, the second time with other values wherever its footprint reads
+  /// nothing: mem.footprint. Of a checked device.
+  bool proves_footprints = false;
   /// Told of each launch and its footprint, before it runs. Of a checked device.
   std::function<void(const KernelLaunch& launch, const Footprint& accessed)> watch = {};
 };

@@ -32,6 +32,8 @@ struct ExecutorHooks {
   std::function<void(bool inside)> host_function;
   /// SimOptions::watch; may be empty.
   std::function<void(const KernelLaunch&, const Footprint&)> watch = {};
+  /// SimOptions::proves_footprints.
+  bool proves_footprints = false;
 };
 
 struct WorkInfo {

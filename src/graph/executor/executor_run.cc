@@ -4,6 +4,7 @@
 #include "graph/executor/executor_impl.h"
 #include "graph/memory/asan_guard.h"
 #include "graph/memory/byte_range.h"
+#include "graph/memory/footprint_trial.h"
 
 namespace shadowgraph {
 
@@ -162,8 +163,19 @@ Executor::Impl::Outcome Executor::Impl::run_kernel(const Step& step, const Kerne
   const Footprint& accessed = suspended != nullptr ? suspended->spans : spans;
   const bool rewrites = staged.are_written_by(accessed);
   if (rewrites) staged.note_changes();
+  // A launch that is wrong already is no question of its footprint.
+  std::optional<FootprintTrial> trial;
+  if (hooks.proves_footprints && suspended == nullptr && memory.checked() && !rewrites &&
+      launch.kernel->footprint != nullptr && findings->ok())
+    trial.emplace(memory, node_of(step).pointers, accessed);
   const Progress progress = run_body(memory, node_of(step).pointers, accessed, frame);
   if (rewrites) staged.accept_changes();
+  if (trial && progress == Progress::kDone) {
+    findings->add(trial->judge(origin_of(step), [&] {
+      LaunchFrame again{.launch = launch, .stalled = stalled};
+      return run_body(memory, node_of(step).pointers, accessed, again) == Progress::kDone;
+    }));
+  }
   if (progress == Progress::kDone) {
     if (memory.checked()) memory.commit(origin_of(step), accessed);
     return Outcome::kDone;

@@ -25,12 +25,19 @@ struct Bound {
 /// None if the shape is not one that memory can have.
 std::optional<size_t> bytes_of(const BufferSpec& spec) {
   if (spec.shape.size() > TensorView::kMaxRank) return {};
-  int64_t bytes = static_cast<int64_t>(size_of(spec.dtype));
-  for (const int64_t size : spec.shape) {
-    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return {};
+  int64_t row = 1, numel = 1, bytes = 0;
+  for (size_t i = spec.shape.size(); i-- > 0;) {
+    row = numel;
+    if (spec.shape[i] < 0 || __builtin_mul_overflow(numel, spec.shape[i], &numel)) return {};
   }
-  const int64_t numel = bytes / static_cast<int64_t>(size_of(spec.dtype));
+  if (spec.row_stride != 0 && numel > 0) {
+    if (spec.row_stride < row || spec.granule <= 0 || spec.row_stride % spec.granule != 0 ||
+        __builtin_mul_overflow(spec.shape[0] - 1, spec.row_stride, &numel) ||
+        __builtin_add_overflow(numel, row, &numel))
+      return {};
+  }
   if (spec.granule <= 0 || numel % spec.granule != 0) return {};
+  if (__builtin_mul_overflow(numel, static_cast<int64_t>(size_of(spec.dtype)), &bytes)) return {};
   return static_cast<size_t>(bytes);
 }
 
@@ -77,17 +84,22 @@ void take_range(std::vector<Elements>* ranges, Elements out) {
 
 }  // namespace
 
-int64_t Buffer::numel() const {
-  int64_t n = 1;
-  for (const int64_t size : shape) n *= size;
-  return n;
+namespace {
+
+int64_t row_of(const BufferSpec& spec) {
+  int64_t row = 1;
+  for (size_t i = 1; i < spec.shape.size(); ++i) row *= spec.shape[i];
+  return row;
 }
+
+}  // namespace
+
+int64_t Buffer::numel() const { return shape.empty() ? 1 : rows(0, shape[0]).count; }
 
 Elements Buffer::rows(int64_t first, int64_t count) const {
   assert(!shape.empty());
-  int64_t row = 1;
-  for (size_t i = 1; i < shape.size(); ++i) row *= shape[i];
-  return {first * row, count * row};
+  const int64_t row = row_of(*this), stride = row_stride == 0 ? row : row_stride;
+  return {first * stride, count == 0 ? 0 : (count - 1) * stride + row};
 }
 
 TensorView Buffer::view() const {
@@ -96,6 +108,7 @@ TensorView Buffer::view() const {
   int64_t step = 1;
   for (size_t i = shape.size(); i-- > 0; step *= shape[i])
     v.shape[i] = shape[i], v.stride[i] = step;
+  if (row_stride != 0) v.stride[0] = row_stride;
   return v;
 }
 

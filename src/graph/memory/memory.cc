@@ -69,6 +69,20 @@ std::span<std::byte> DeviceMemory::place_of(const void* p) const {
   return {impl_->blocks.address(b->offset - before), before + b->extent};
 }
 
+DeviceMemory::Surroundings DeviceMemory::surroundings_of(const void* p) const {
+  const auto offset = impl_->blocks.offset_of(p);
+  const Block* b = offset ? impl_->blocks.block_at(*offset) : nullptr;
+  if (b == nullptr || !b->usable() || b->host_writes() || *offset >= b->end()) return {};
+  const size_t zone = impl_->blocks.red_zone();
+  return {{impl_->blocks.address(b->offset), b->bytes},
+          {impl_->blocks.address(b->offset - zone), b->bytes + 2 * zone}};
+}
+
+Where DeviceMemory::where_of(const void* p, const std::byte* byte) const {
+  const Block* b = impl_->blocks.block_at(*impl_->blocks.offset_of(p));
+  return where_in(*b, byte - impl_->blocks.address(b->offset));
+}
+
 bool DeviceMemory::mapped(const void* p, size_t bytes) const {
   const auto offset = impl_->blocks.offset_of(p);
   return offset && bytes <= impl_->blocks.capacity() - *offset;

@@ -17,6 +17,21 @@
 
 namespace shadowgraph {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SG_SANITIZED_MEMORY
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SG_SANITIZED_MEMORY
+#endif
+#endif
+
+/// Sanitizers keep memory of their own for each page that is named: terabytes are too much.
+#ifdef SG_SANITIZED_MEMORY
+inline constexpr bool kHasWideMemory = false;
+#else
+inline constexpr bool kHasWideMemory = true;
+#endif
+
 inline constexpr size_t kAlignment = 256, kRedZone = 256;
 
 /// Where the next block may start after one of these bytes: aligned, a red zone in between. Every
@@ -85,6 +100,14 @@ class DeviceMemory {
   const Allocation* find_allocation_of(const void* p) const;
   /// The bytes of the allocation that holds p, live or not, and the red zones around it; or none.
   std::span<std::byte> place_of(const void* p) const;
+  /// What a launch may take for the buffer that holds p: the declared one, else the allocation, and
+  /// the red zones around it. Empty where none lives, or the host writes it unseen.
+  struct Surroundings {
+    std::span<std::byte> buffer, all;
+  };
+  Surroundings surroundings_of(const void* p) const;
+  /// A byte in or beside the buffer that holds p, as findings name it.
+  Where where_of(const void* p, const std::byte* byte) const;
   /// Is every byte inside the address space that the device can touch at all? True also for freed
   /// memory and red zones; false is an illegal address.
   bool mapped(const void* p, size_t bytes) const;

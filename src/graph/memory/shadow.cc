@@ -26,6 +26,7 @@ bool ZeroPages::reset(size_t bytes) {
     p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
              -1, 0);
     if (p == MAP_FAILED) p = nullptr;
+    if (p != nullptr && bytes >= kSparseFrom) madvise(p, bytes, MADV_NOHUGEPAGE);
   } else {
     p = std::calloc(bytes, 1);
   }
@@ -43,7 +44,7 @@ void ZeroPages::clear() {
 }
 
 bool Shadow::reset(size_t bytes, size_t granule_bytes) {
-  bytes_ = bytes, granule_bytes_ = granule_bytes, owned = false, written_ = {};
+  bytes_ = bytes, granule_bytes_ = granule_bytes, owned = false, written_.clear();
   shift_ = std::has_single_bit(granule_bytes) ? std::countr_zero(granule_bytes) : -1;
   size_ = index_end(bytes);
   if (pages_.reset(cost())) return true;
@@ -53,21 +54,28 @@ bool Shadow::reset(size_t bytes, size_t granule_bytes) {
 
 void Shadow::drop() {
   pages_.reset(0);
-  size_ = 0, written_ = {};
+  size_ = 0, written_.clear();
 }
 
 void Shadow::clear() {
   pages_.clear();
-  owned = false, written_ = {};
+  owned = false, written_.clear();
 }
 
 void Shadow::mark_written(Granules g, uint32_t by) {
   if (g.first == g.last) return;
   std::memset(state() + g.first, static_cast<int>(GranuleState::kInit), g.last - g.first);
   std::fill(writer() + g.first, writer() + g.last, by);
-  const bool first = written_.first == written_.last;
-  written_ =
-      first ? g : Granules{std::min(written_.first, g.first), std::max(written_.last, g.last)};
+  const size_t last = (g.last - 1) / kPart;
+  if (last >= written_.size()) written_.resize(last + 1);
+  for (size_t part = g.first / kPart; part <= last; ++part) written_[part] = true;
+}
+
+std::vector<Shadow::Granules> Shadow::written() const {
+  std::vector<Granules> parts;
+  for (size_t part = 0; part < written_.size(); ++part)
+    if (written_[part]) parts.push_back({part * kPart, std::min(size_, (part + 1) * kPart)});
+  return parts;
 }
 
 Shadow::Granules Shadow::whole(size_t begin, size_t end) const {
@@ -110,17 +118,18 @@ void Origins::sweep(std::span<const Shadow* const> shadows) {
   size_t seen = 0;
   for (const Shadow* shadow : shadows) {
     uint32_t* writer = shadow->writer();
-    const auto [first, last] = shadow->written();
-    seen += last - first;
-    for (size_t i = first; i < last;) {
-      const uint32_t old = writer[i];
-      const size_t run = first_unlike(writer, i, last, old);
-      if (old != 0 && renamed[old] == 0) {
-        renamed[old] = static_cast<uint32_t>(kept.size());
-        kept.push_back(origins_[old]);
+    for (const auto& [first, last] : shadow->written()) {
+      seen += last - first;
+      for (size_t i = first; i < last;) {
+        const uint32_t old = writer[i];
+        const size_t run = first_unlike(writer, i, last, old);
+        if (old != 0 && renamed[old] == 0) {
+          renamed[old] = static_cast<uint32_t>(kept.size());
+          kept.push_back(origins_[old]);
+        }
+        std::fill(writer + i, writer + run, renamed[old]);
+        i = run;
       }
-      std::fill(writer + i, writer + run, renamed[old]);
-      i = run;
     }
   }
   origins_ = std::move(kept);

@@ -38,6 +38,9 @@ size_t first_unlike(const T* a, size_t begin, size_t end, T value) {
   return i;
 }
 
+/// Memory of so many bytes is address space, of which few pages are ever touched: small ones.
+inline constexpr size_t kSparseFrom = size_t{1} << 37;
+
 /// Zeroed memory whose pages cost nothing until they are written: a KV cache takes tens of GB.
 class ZeroPages {
  public:
@@ -85,15 +88,17 @@ class Shadow {
   bool owned = false;  // some granule has had an owner
 
   void mark_written(Granules g, uint32_t by);
-  /// All granules that have a writer lie in here: others may be pages that nobody touched.
-  Granules written() const { return written_; }
+  /// Parts of the granules: all that have a writer lie in these; others may be pages that nobody
+  /// touched.
+  std::vector<Granules> written() const;
 
  private:
   static constexpr size_t kBytesPerGranule = 2 * sizeof(uint32_t) + sizeof(uint8_t);
   ZeroPages pages_;
+  static constexpr size_t kPart = size_t{1} << 12;  // granules
   size_t bytes_ = 0, granule_bytes_ = 1, size_ = 0;
-  Granules written_{};
-  int shift_ = 0;  // of a granule that is a power of two; else -1
+  std::vector<bool> written_;  // by part; as long as the last part that was
+  int shift_ = 0;              // of a granule that is a power of two; else -1
 };
 
 /// Sets of owners by number; 0 is nobody.

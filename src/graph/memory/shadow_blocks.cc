@@ -158,7 +158,10 @@ Block* Blocks::allocate(size_t bytes, AllocKind kind) {
     release(b);
     return nullptr;
   }
-  ask_for_huge_pages(address(*offset), bytes);  // a KV cache is read faster in them
+  if (bytes >= kSparseFrom)
+    madvise(address(*offset), bytes, MADV_NOHUGEPAGE);
+  else
+    ask_for_huge_pages(address(*offset), bytes);  // a KV cache is read faster in them
   return &b;
 }
 

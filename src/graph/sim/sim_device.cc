@@ -41,7 +41,8 @@ SimDevice::Impl::Impl(const SimOptions& o)
                     },
                 .host_function =
                     [this](bool inside) { host_function_thread = inside ? thread_id() : 0; },
-                .watch = o.watch},
+                .watch = o.watch,
+                .proves_footprints = o.proves_footprints},
                &findings) {
   legacy.handle = kLegacyStream;
   legacy.legacy = true;
