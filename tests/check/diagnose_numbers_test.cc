@@ -53,7 +53,7 @@ TEST(DiagnoseNumbers, OneScaleForAllRequestsOrNone) {
   const Scene scene = lab.scene();
   lab.out = half.out, lab.lse = half.lse;
   std::copy(third.row(3), third.row(5), lab.row(3));
-  std::copy_n(&third.lse_of(3, 0), 2 * kHeads, &lab.lse_of(3, 0));
+  std::copy_n(&third.lse_of(3, 0), 2 * kLabHeads, &lab.lse_of(3, 0));
   for (const Explanation& e : lab.named(scene)) {
     if (e.mistake != "scale.other") continue;
     EXPECT_EQ(e.explained, 28) << "of requests 0 and 2";
@@ -66,7 +66,7 @@ TEST(DiagnoseNumbers, KeysThatAreNoneAreCounted) {
   const auto of_mass = [](float cap, double count, double logit) {
     return named([cap](Lab& l) { l.params.logits_soft_cap = cap; },
                  [=](Lab& l) {
-                   l.no_keys.assign(kHeads, static_cast<float>(std::log(count) + logit));
+                   l.no_keys.assign(kLabHeads, static_cast<float>(std::log(count) + logit));
                    l.params.sinks = l.no_keys, l.lse_sink = LseSink::kIncluded;
                  });
   };

@@ -37,7 +37,7 @@ TEST(DiagnoseResults, AnLseMayBeOfAnyBaseAndType) {
   Result in_base2 = lab.result(), in_double = lab.result();
   in_base2.lse.data = reinterpret_cast<const std::byte*>(base2.data());
   in_base2.lse_base = LseBase::kLog2;
-  in_double.lse = ConstTensorView(wide.data(), DType::kF64, {9, kHeads});
+  in_double.lse = ConstTensorView(wide.data(), DType::kF64, {9, kLabHeads});
   Scene narrower = lab.scene();
   narrower.params.window_left = 5;
   for (Result result : {lab.result(), in_base2, in_double}) {
@@ -54,9 +54,9 @@ TEST(DiagnoseResults, AnLseMayBeOfAnyBaseAndType) {
 TEST(DiagnoseResults, RowsOfNaNInMemoryOfWhichNothingIsKnown) {
   Lab lab;
   lab.run();
-  std::memset(lab.row(4), kNanByte, 4 * kHeads * kDim);
+  std::memset(lab.row(4), kNanByte, 4 * kLabHeads * kDim);
   EXPECT_EQ(name_of(lab.scene(), lab.result(), false), "values.no_number") << "out alone";
-  for (int64_t h = 0; h < kHeads; ++h) lab.lse_of(4, h) = NAN;
+  for (int64_t h = 0; h < kLabHeads; ++h) lab.lse_of(4, h) = NAN;
   EXPECT_EQ(name_of(lab.scene(), lab.result(), false), "row.unwritten") << "and the LSE";
   EXPECT_EQ(name_of(lab.scene(), lab.result(), true), "values.no_number") << "it was filled";
   Result out = lab.result();
@@ -67,7 +67,7 @@ TEST(DiagnoseResults, RowsOfNaNInMemoryOfWhichNothingIsKnown) {
 TEST(DiagnoseResults, ANaNOfArithmeticIsKnownWhereMemoryIs) {
   Lab lab;
   lab.run();
-  for (int64_t i = 0; i < kHeads * kDim; ++i) lab.row(4)[i] = NAN;
+  for (int64_t i = 0; i < kLabHeads * kDim; ++i) lab.row(4)[i] = NAN;
   EXPECT_EQ(name_of(lab.scene(), lab.result(), true), "merge.empty");
   EXPECT_EQ(name_of(lab.scene(), lab.result(), false), "values.no_number");
 }
@@ -77,7 +77,7 @@ TEST(DiagnoseResults, TheRestOfALastPageIsMet) {
   lab.run();
   const auto rest = static_cast<size_t>(lab.keys[0].back() + 1);  // of request 0's last page
   std::memset(&lab.v[rest * kKvHeads * kDim], kNanByte, 4 * kKvHeads * kDim);
-  std::memset(lab.row(0), kNanByte, 3 * 4 * kHeads * kDim);
+  std::memset(lab.row(0), kNanByte, 3 * 4 * kLabHeads * kDim);
   Scene scene = lab.scene();
   EXPECT_EQ(name_of(scene, lab.result()), "values.hidden");
   scene.tokens.num_pages = static_cast<int64_t>(rest);
@@ -89,7 +89,7 @@ TEST(DiagnoseResults, ARequestWithoutKeysMeetsNothing) {
   lab.keys[1].clear();
   lab.run();
   EXPECT_EQ(name_of(lab.scene(), lab.result()), "");
-  std::memset(lab.row(3), kNanByte, 2 * 4 * kHeads * kDim);
+  std::memset(lab.row(3), kNanByte, 2 * 4 * kLabHeads * kDim);
   EXPECT_EQ(name_of(lab.scene(), lab.result()), "values.no_number");
   EXPECT_EQ(name_of(lab.scene(), lab.result(), false), "row.mark") << "of a recorded kernel";
   lab.run();
@@ -103,7 +103,7 @@ TEST(DiagnoseResults, OfPartsThatAreNoNumbersNoMergeIsKnown) {
   std::fill_n(lab.v.begin() + static_cast<int64_t>(first), kKvHeads * kDim, NAN);
   lab.run();
   EXPECT_EQ(name_of(lab.scene(), lab.result()), "");
-  for (int64_t i = 0; i < 3 * kHeads * kDim; ++i) lab.row(0)[i] = 7;
+  for (int64_t i = 0; i < 3 * kLabHeads * kDim; ++i) lab.row(0)[i] = 7;
   EXPECT_EQ(name_of(lab.scene(), lab.result()), "unknown");
 }
 
@@ -138,8 +138,8 @@ TEST(DiagnoseResults, OfManyWrongRequestsSomeAreLookedAt) {
   const std::vector<Explanation> all = lab.named(scene);
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all[0].mistake, "window.ignored");
-  EXPECT_EQ(all[0].wrong, 8 * kHeads);
-  EXPECT_EQ(all[0].explained, 8 * kHeads);
+  EXPECT_EQ(all[0].wrong, 8 * kLabHeads);
+  EXPECT_EQ(all[0].explained, 8 * kLabHeads);
 }
 
 /// The lab's pool in codes of 8 bits, with a scale for each token and head; pages of four.
@@ -183,7 +183,7 @@ struct CodedPool {
 TEST(DiagnoseResults, KeysMayHaveScalesOfTheirOwn) {
   Lab lab;
   CodedPool pool(lab), other(lab, true);
-  lab.out.assign(9 * kHeads * kDim, 0), lab.lse.assign(9 * kHeads, 0);
+  lab.out.assign(9 * kLabHeads * kDim, 0), lab.lse.assign(9 * kLabHeads, 0);
   for (size_t r = 0; r < lab.keys.size(); ++r) lab.run_request(r, pool.tokens());
   Scene scene = lab.scene();
   scene.tokens = pool.tokens();

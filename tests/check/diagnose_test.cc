@@ -161,7 +161,7 @@ std::vector<MadeMistake> slips_of_tables() {
 std::vector<MadeMistake> slips_of_merges() {
   return {
       {"merge.empty", nothing,
-       [](Lab& l, Scene&) { std::fill_n(l.row(2), kHeads * kDim, kNanOfArithmetic); }},
+       [](Lab& l, Scene&) { std::fill_n(l.row(2), kLabHeads * kDim, kNanOfArithmetic); }},
       {"merge.base", nothing,
        [](Lab& l, Scene&) {
          merge_parts(l, 5, {log2e, log2e});
@@ -251,7 +251,7 @@ std::vector<Explanation> named_of_part(int64_t heads) {
   wrong.params.causal = false;
   lab.run(), wrong.run();
   const Scene scene = lab.scene();
-  for (int64_t i = 0; i < 4 * kHeads; ++i) lab.row(0)[i * kDim] += 0.25f;
+  for (int64_t i = 0; i < 4 * kLabHeads; ++i) lab.row(0)[i * kDim] += 0.25f;
   std::copy_n(wrong.row(3), heads * kDim, lab.row(3));
   std::copy_n(&wrong.lse_of(3, 0), heads, &lab.lse_of(3, 0));
   return lab.named(scene);

@@ -31,7 +31,7 @@ struct LabVector {
       lens.push_back(static_cast<int32_t>(row.size()));
     }
     PagedAttention c;
-    c.q = ConstTensorView(lab.q.data(), DType::kF32, {9, kHeads, kDim});
+    c.q = ConstTensorView(lab.q.data(), DType::kF32, {9, kLabHeads, kDim});
     c.cache = lab.cache();
     c.pages = PageTable::dense(table, 18, lens);
     c.cu_seqlens_q = lab.cu_seqlens_q;
@@ -52,7 +52,7 @@ struct LabVector {
     }
     RaggedAttention c;
     const int64_t tokens = cu_seqlens_k.back();
-    c.q = ConstTensorView(lab.q.data(), DType::kF32, {9, kHeads, kDim});
+    c.q = ConstTensorView(lab.q.data(), DType::kF32, {9, kLabHeads, kDim});
     c.k = ConstTensorView(k.data(), DType::kF32, {tokens, kKvHeads, kDim});
     c.v = ConstTensorView(v.data(), DType::kF32, {tokens, kKvHeads, kDim});
     c.cu_seqlens_q = lab.cu_seqlens_q, c.cu_seqlens_k = cu_seqlens_k;
@@ -87,8 +87,8 @@ struct LabVector {
   Recorded recorded(size_t call = 0) const {
     Recorded r;
     r.name = "gpu", r.kernel = "ours_portable", r.call = call;
-    r.out = ConstTensorView(lab.out.data(), DType::kF32, {9, kHeads, kDim});
-    r.lse = ConstTensorView(lab.lse.data(), DType::kF32, {9, kHeads});
+    r.out = ConstTensorView(lab.out.data(), DType::kF32, {9, kLabHeads, kDim});
+    r.lse = ConstTensorView(lab.lse.data(), DType::kF32, {9, kLabHeads});
     return r;
   }
   RecordedCase vector(AnyCall call) const {
@@ -99,15 +99,15 @@ struct LabVector {
     return made;
   }
   void add_reference(RecordedCase* to, const PagedAttention& call) {
-    out_ref.resize(9 * kHeads * kDim), lse_ref.resize(9 * kHeads);
+    out_ref.resize(9 * kLabHeads * kDim), lse_ref.resize(9 * kLabHeads);
     for_each_row(call, [&](const OracleRow& row) {
-      const auto at = static_cast<size_t>(row.row * kHeads + row.head);
+      const auto at = static_cast<size_t>(row.row * kLabHeads + row.head);
       for (Eigen::Index i = 0; i < row.out.size(); ++i)
         out_ref[at * kDim + static_cast<size_t>(i)] = static_cast<float>(row.out[i]);
       lse_ref[at] = row.lse;
     });
-    to->reference.out = ConstTensorView(out_ref.data(), DType::kF32, {9, kHeads, kDim});
-    to->reference.lse = ConstTensorView(lse_ref.data(), DType::kF64, {9, kHeads});
+    to->reference.out = ConstTensorView(out_ref.data(), DType::kF32, {9, kLabHeads, kDim});
+    to->reference.lse = ConstTensorView(lse_ref.data(), DType::kF64, {9, kLabHeads});
   }
 };
 
@@ -130,7 +130,7 @@ TEST(LabVectors, WhatIsRightIsNoFinding) {
   for (const AnyCall& call : {AnyCall(lab.paged()), AnyCall(lab.ragged())}) {
     const RecordedVerdict v = judge_recorded(lab.vector(call), kDiagnose);
     EXPECT_EQ(v.findings.to_string(), "ok");
-    EXPECT_EQ(v.rows, 9 * kHeads);
+    EXPECT_EQ(v.rows, 9 * kLabHeads);
   }
 }
 
@@ -241,7 +241,7 @@ TEST(LabVectors, ACallThatIsRefusedIsNamedAndNotJudged) {
     EXPECT_TRUE(f.where.field.starts_with("call1.")) << f.to_string();
     EXPECT_FALSE(f.id.starts_with("num.")) << f.to_string();
   }
-  EXPECT_EQ(v.rows, 9 * kHeads) << "the other call's";
+  EXPECT_EQ(v.rows, 9 * kLabHeads) << "the other call's";
   vector = lab.vector(bad);
   lab.add_reference(&vector, lab.paged());
   lab.out_ref[0] += 1;

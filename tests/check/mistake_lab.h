@@ -14,7 +14,7 @@
 namespace shadowgraph {
 
 inline constexpr int32_t kPage = 4, kPages = 24, kPoolSlots = kPage * kPages;
-inline constexpr int32_t kHeads = 4, kKvHeads = 2, kDim = 8;
+inline constexpr int32_t kLabHeads = 4, kKvHeads = 2, kDim = 8;
 
 using Lists = std::vector<std::vector<int32_t>>;
 
@@ -23,10 +23,10 @@ struct MistakeLab {
   std::vector<int32_t> cu_seqlens_q = {0, 3, 5, 9};
   Lists keys;
   std::vector<float> q, k, v, sinks = {0.5f, -1, 0.25f, 1};
-  std::vector<float> no_keys = std::vector<float>(kHeads, std::log(7.0f));  // seven of logit 0
-  std::vector<std::vector<uint8_t>> masks;                                  // empty: none
+  std::vector<float> no_keys = std::vector<float>(kLabHeads, std::log(7.0f));  // seven of logit 0
+  std::vector<std::vector<uint8_t>> masks;                                     // empty: none
   bool masks_of_heads = false;
-  AttentionParams params{.num_qo_heads = kHeads,
+  AttentionParams params{.num_qo_heads = kLabHeads,
                          .num_kv_heads = kKvHeads,
                          .head_dim_qk = kDim,
                          .head_dim_vo = kDim,
@@ -44,7 +44,7 @@ struct MistakeLab {
       to.resize(count);
       for (float& x : to) x = rng.signed_unit();
     };
-    fill(q, 9 * kHeads * kDim), fill(k, kPoolSlots * kKvHeads * kDim), fill(v, k.size());
+    fill(q, 9 * kLabHeads * kDim), fill(k, kPoolSlots * kKvHeads * kDim), fill(v, k.size());
     const std::vector<int32_t> pages[] = {{5, 2, 9, 17}, {7, 1, 12}, {3, 8, 20, 4, 11}};
     const int32_t lens[] = {13, 9, 18};
     for (size_t r = 0; r < 3; ++r) {
@@ -73,7 +73,7 @@ struct MistakeLab {
     size_t first = 0, all = 0;
     for (size_t i = 0; i < keys.size(); ++i) all += keys[i].size();
     for (size_t i = 0; i < r; ++i) first += keys[i].size();
-    for (size_t h = 0; h < kHeads && !t.key_bias.empty(); ++h)
+    for (size_t h = 0; h < kLabHeads && !t.key_bias.empty(); ++h)
       for (size_t i = 0; i < keys[r].size(); ++i)
         own.key_bias.push_back(t.key_bias[h * all + first + i]);
     if (!t.request_causal.empty()) own.causal = {t.request_causal[r]};
@@ -91,12 +91,12 @@ struct MistakeLab {
     const int32_t first = cu_seqlens_q[r], q_len = cu_seqlens_q[r + 1] - first;
     std::vector<float> queries;
     for (int32_t i = 0; i < q_len; ++i) {
-      const float* row = q.data() + query(first + i) * kHeads * kDim;
-      queries.insert(queries.end(), row, row + kHeads * kDim);
+      const float* row = q.data() + query(first + i) * kLabHeads * kDim;
+      queries.insert(queries.end(), row, row + kLabHeads * kDim);
     }
     const int32_t cu[] = {0, q_len}, lens[] = {static_cast<int32_t>(keys[r].size())};
     PagedAttention c;
-    c.q = ConstTensorView(queries.data(), DType::kF32, {q_len, kHeads, kDim});
+    c.q = ConstTensorView(queries.data(), DType::kF32, {q_len, kLabHeads, kDim});
     c.cache = pool;
     c.pages = PageTable::dense(keys[r], std::ssize(keys[r]), lens);
     c.cu_seqlens_q = cu;
@@ -114,22 +114,23 @@ struct MistakeLab {
       mask_indptr = {0, std::ssize(masks[r])};
       c.params.causal = false;
       c.params.custom_mask = {CustomMask::Kind::kBool, masks[r], mask_indptr,
-                              masks_of_heads ? kHeads : 1};
+                              masks_of_heads ? kLabHeads : 1};
     }
-    c.out = TensorView(out.data() + first * kHeads * kDim, DType::kF32, {q_len, kHeads, kDim});
-    c.lse = NaturalLse(TensorView(lse.data() + first * kHeads, DType::kF32, {q_len, kHeads}));
+    c.out =
+        TensorView(out.data() + first * kLabHeads * kDim, DType::kF32, {q_len, kLabHeads, kDim});
+    c.lse = NaturalLse(TensorView(lse.data() + first * kLabHeads, DType::kF32, {q_len, kLabHeads}));
     c.options.lse_sink = lse_sink;
     const Status status = attention_with_kvcache(c);
     ASSERT_TRUE(status.ok()) << status.to_string();
   }
   void run() {
-    out.assign(9 * kHeads * kDim, 0), lse.assign(9 * kHeads, 0);
+    out.assign(9 * kLabHeads * kDim, 0), lse.assign(9 * kLabHeads, 0);
     for (size_t r = 0; r < keys.size(); ++r) run_request(r, cache());
   }
 
   Scene scene() {
     Scene s;
-    s.q = ConstTensorView(q.data(), DType::kF32, {9, kHeads, kDim});
+    s.q = ConstTensorView(q.data(), DType::kF32, {9, kLabHeads, kDim});
     s.tokens = cache();
     s.params = params;
     s.rows = {cu_seqlens_q, keys, masks, masks_of_heads};
@@ -137,16 +138,16 @@ struct MistakeLab {
     return s;
   }
   Result result() const {
-    return {ConstTensorView(out.data(), DType::kF32, {9, kHeads, kDim}),
-            ConstTensorView(lse.data(), DType::kF32, {9, kHeads}), LseBase::kNatural, lse_sink};
+    return {ConstTensorView(out.data(), DType::kF32, {9, kLabHeads, kDim}),
+            ConstTensorView(lse.data(), DType::kF32, {9, kLabHeads}), LseBase::kNatural, lse_sink};
   }
   std::vector<Explanation> named(const Scene& right) const {
     return diagnose(right, result(), *find_arithmetic("ours_portable"), {.unwritten = true});
   }
 
-  float* row(int64_t token) { return out.data() + token * kHeads * kDim; }
+  float* row(int64_t token) { return out.data() + token * kLabHeads * kDim; }
   float& lse_of(int64_t token, int64_t head) {
-    return lse[static_cast<size_t>(token * kHeads + head)];
+    return lse[static_cast<size_t>(token * kLabHeads + head)];
   }
 };
 

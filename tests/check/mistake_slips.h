@@ -112,28 +112,28 @@ inline std::vector<MadeMistake> slips_of_rows() {
       {"row.unwritten", nothing,
        [](Lab& l, Scene&) {
          for (const int64_t token : {1, 4})
-           std::memset(l.row(token), kUnwritten, 4 * kHeads * kDim);
+           std::memset(l.row(token), kUnwritten, 4 * kLabHeads * kDim);
          for (const int64_t token : {1, 4})
-           std::memset(&l.lse_of(token, 0), kUnwritten, 4 * kHeads);
+           std::memset(&l.lse_of(token, 0), kUnwritten, 4 * kLabHeads);
        }},
       {"row.mark", [](Lab& l) { l.keys[1].clear(); },
        [](Lab& l, Scene&) {
-         for (int64_t h = 0; h < kHeads; ++h) l.lse_of(3, h) = -1e4f;
+         for (int64_t h = 0; h < kLabHeads; ++h) l.lse_of(3, h) = -1e4f;
        }},
       {"values.hidden", [](Lab& l) { l.params.window_left = 5; },
        [](Lab& l, Scene&) {
          // Keys before the windows have been given back, and are NaN.
          std::memset(l.v.data() + l.keys[0][0] * kKvHeads * kDim, kNanByte, 4 * kKvHeads * kDim);
-         std::memset(l.row(0), kNanByte, 3 * 4 * kHeads * kDim);
+         std::memset(l.row(0), kNanByte, 3 * 4 * kLabHeads * kDim);
        }},
       {"values.no_number", nothing,
-       [](Lab& l, Scene&) { std::memset(l.row(2), kNanByte, 4 * kHeads * kDim); }},
+       [](Lab& l, Scene&) { std::memset(l.row(2), kNanByte, 4 * kLabHeads * kDim); }},
       {"row.query", nothing,
        call([](Lab& l) { l.query = [](int64_t t) { return std::max<int64_t>(0, t - 1); }; })},
       {"row.of_request", nothing,
        [](Lab& l, Scene&) {
-         std::copy_n(l.row(2), kHeads * kDim, l.row(3));
-         for (int64_t h = 0; h < kHeads; ++h) l.lse_of(3, h) = l.lse_of(2, h);
+         std::copy_n(l.row(2), kLabHeads * kDim, l.row(3));
+         for (int64_t h = 0; h < kLabHeads; ++h) l.lse_of(3, h) = l.lse_of(2, h);
        }},
       {"row.zero", nothing,
        [](Lab& l, Scene&) { std::ranges::fill(l.out, 0.0f), std::ranges::fill(l.lse, 0.0f); }},
@@ -231,7 +231,7 @@ inline std::vector<MadeMistake> slips_of_layouts() {
          }
          other.run();
          for (size_t i = 0; i < l.lse.size(); ++i) {
-           if (i % kHeads != 1 && i % kHeads != 2) continue;
+           if (i % kLabHeads != 1 && i % kLabHeads != 2) continue;
            std::copy_n(&other.out[i * kDim], kDim, &l.out[i * kDim]);
            l.lse[i] = other.lse[i];
          }
@@ -274,8 +274,8 @@ inline std::vector<MadeMistake> slips_of_numbers() {
        }},
       {"lse.infinite", nothing,
        [](Lab& l, Scene&) {
-         std::fill_n(l.row(2), kHeads * kDim, 0.0f);
-         for (int64_t h = 0; h < kHeads; ++h) l.lse_of(2, h) = INFINITY;
+         std::fill_n(l.row(2), kLabHeads * kDim, 0.0f);
+         for (int64_t h = 0; h < kLabHeads; ++h) l.lse_of(2, h) = INFINITY;
        }},
       {"lse.unwritten", nothing,
        [](Lab& l, Scene&) { std::memset(l.lse.data(), kUnwritten, l.lse.size() * 4); }},

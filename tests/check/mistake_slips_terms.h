@@ -29,9 +29,9 @@ inline const std::vector<int32_t> kLabRanges = {9, 12, 6, 8, 13, 17},
 /// [heads, 40 keys]; [heads, 2 * 4 + 1].
 inline std::vector<float> lab_bias(int columns, int of_head) {
   std::vector<float> bias;
-  for (int h = 0; h < kHeads; ++h)
+  for (int h = 0; h < kLabHeads; ++h)
     for (int i = 0; i < columns; ++i)
-      bias.push_back(std::sin(static_cast<float>(((h + of_head) % kHeads) * 13 + i * 7)));
+      bias.push_back(std::sin(static_cast<float>(((h + of_head) % kLabHeads) * 13 + i * 7)));
   return bias;
 }
 inline const std::vector<float> kLabKeyBias = lab_bias(40, 0), kNextKeyBias = lab_bias(40, 1);
@@ -62,7 +62,7 @@ inline void define_rows(Lab& l, const std::function<double(const LabPair&, doubl
     const int32_t q_len = l.cu_seqlens_q[r + 1] - l.cu_seqlens_q[r];
     for (int32_t i = 0; i < q_len; ++i) {
       const int32_t row = l.cu_seqlens_q[r] + i, position = kv_len - q_len + i;
-      for (int32_t head = 0; head < kHeads; ++head) {
+      for (int32_t head = 0; head < kLabHeads; ++head) {
         const auto at = [&](int32_t key) {
           const int32_t slot = l.keys[r][static_cast<size_t>(key)];
           return static_cast<size_t>(slot * kKvHeads + head / 2) * kDim;
@@ -71,8 +71,8 @@ inline void define_rows(Lab& l, const std::function<double(const LabPair&, doubl
         for (int32_t key = 0; key <= position; ++key) {
           double dot = 0;
           for (size_t d = 0; d < kDim; ++d)
-            dot +=
-                double{l.q[static_cast<size_t>(row * kHeads + head) * kDim + d]} * l.k[at(key) + d];
+            dot += double{l.q[static_cast<size_t>(row * kLabHeads + head) * kDim + d]} *
+                   l.k[at(key) + d];
           logits.push_back(logit({r, i, head, key, position}, dot * l.params.sm_scale * l.k_scale));
         }
         const double top = *std::max_element(logits.begin(), logits.end());
@@ -154,12 +154,12 @@ inline const std::vector<float> kHidingBias = [] {
 inline std::vector<float> moved_bias(int (*place)(int key, int keys)) {
   const int first[] = {0, 13, 22, 40};
   std::vector<float> bias(kLabKeyBias.size());
-  for (int at = 0; at < kHeads * 40; ++at) {
+  for (int at = 0; at < kLabHeads * 40; ++at) {
     int r = 2;
     while (first[r] > at % 40) --r;
     const int from = place(at % 40 - first[r], first[r + 1] - first[r]);
     const int64_t to = int64_t{at / 40 * 40 + first[r]} + from;
-    if (from != INT32_MAX && to >= 0 && to < kHeads * 40)
+    if (from != INT32_MAX && to >= 0 && to < kLabHeads * 40)
       bias[static_cast<size_t>(at)] = kLabKeyBias[static_cast<size_t>(to)];
   }
   return bias;
@@ -174,7 +174,7 @@ inline const std::vector<float> kBiasOfNext = moved_bias([](int k, int) { return
     kBiasOfFirst =
         [] {
           std::vector<float> bias = kLabKeyBias;
-          for (size_t h = 0; h < kHeads; ++h)
+          for (size_t h = 0; h < kLabHeads; ++h)
             for (size_t i = 0; i < 27; ++i)
               bias[h * 40 + 13 + i] = kLabKeyBias[h * 40 + (i < 9 ? i : i - 9)];
           return bias;
@@ -190,7 +190,7 @@ inline const std::vector<float> kBiasOfNext = moved_bias([](int k, int) { return
                                     [] {
                                       std::vector<float> bias(kLabKeyBias.size());
                                       for (size_t i = 0; i < bias.size(); ++i)
-                                        bias[i] = kLabKeyBias[i % 40 * kHeads + i / 40];
+                                        bias[i] = kLabKeyBias[i % 40 * kLabHeads + i / 40];
                                       return bias;
                                     }(),
                                 kBiasSeen =
@@ -346,7 +346,7 @@ inline std::vector<MadeMistake> slips_of_term_masks() {
     for (size_t r = 0; r < l.keys.size(); ++r) {
       const size_t pairs =
           static_cast<size_t>(l.cu_seqlens_q[r + 1] - l.cu_seqlens_q[r]) * l.keys[r].size();
-      std::vector<uint8_t>& mask = l.masks.emplace_back(kHeads * pairs);
+      std::vector<uint8_t>& mask = l.masks.emplace_back(kLabHeads * pairs);
       for (size_t i = 0; i < mask.size(); ++i) mask[i] = i % 3 != i / pairs % 3;
     }
   };
@@ -379,7 +379,7 @@ inline std::vector<MadeMistake> slips_of_term_masks() {
        wrong([](AttentionTerms& t) { t.request_causal = kNoCausal; })},
       {"mask.first_head", masks_of_heads, call([](Lab& l) {
          for (std::vector<uint8_t>& mask : l.masks)
-           for (size_t i = 0; i < mask.size(); ++i) mask[i] = mask[i % (mask.size() / kHeads)];
+           for (size_t i = 0; i < mask.size(); ++i) mask[i] = mask[i % (mask.size() / kLabHeads)];
        })},
   };
 }

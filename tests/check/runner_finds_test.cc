@@ -228,15 +228,14 @@ TEST(RunnerFinds, AReplayThatStoresNothing) {
 }
 
 TEST(RunnerFinds, AReplayWithAnotherScale) {
-  // Captured so, and so recorded again: nothing but the bits tells.
   struct : Slip {
     void change(Meta& meta) const override {
       if (in_graph(meta)) meta.limits.model.layers[0].params.sm_scale = 0.25f;
     }
   } slip;
   const Status status = with_slip_captured(slip, kDecode);
-  expect_law(status, "num.bits", "replay");
-  EXPECT_EQ(laws(status), Laws{"num.bits"});
+  expect_law(status, "plan.key", "capture");
+  EXPECT_EQ(laws(status), Laws{"plan.key"});
 }
 
 TEST(RunnerFinds, AGraphThatLaunchesNothing) {

@@ -96,7 +96,7 @@ class FootprintTrialTest : public testing::TestWithParam<bool> {
   }
   int32_t out(int32_t i) const { return reinterpret_cast<int32_t*>(buffers_[1].data)[i]; }
 
-  SimDevice device_{{.proves_footprints = true}};
+  SimDevice device_{{.choose = {}, .proves_footprints = true}};
   Stream stream_{device_};
   Arena arena_{device_, 1 << 20};
   std::vector<Buffer> buffers_;
@@ -160,7 +160,7 @@ TEST_P(FootprintTrialTest, WhatTheFootprintWritesIsWritten) {
 #endif
 
 INSTANTIATE_TEST_SUITE_P(Runs, FootprintTrialTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "Replayed" : "Eager"; });
+                         [](const auto& run) { return run.param ? "Replayed" : "Eager"; });
 
 }  // namespace
 }  // namespace shadowgraph

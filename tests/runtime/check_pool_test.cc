@@ -240,7 +240,11 @@ TEST(CheckStep, FindsAPrebuiltOrSplitPromptThatIsElsewhere) {
           at.step.orig_seq_lens.clear();  // they would be too short
         },
         "step.extent");
-    expect([](Moment& at) { ++at.state.requests[0].kv_len; }, "step.extent");
+    expect(
+        [](Moment& at) {
+          ++std::ranges::find(at.state.requests, at.step.requests[0], &PoolRequest::id)->kv_len;
+        },
+        "step.extent");
     expect([](Moment& at) { at.step.extend_lens.clear(); }, "len.batch");
     expect([](Moment& at) { at.step.positions[1] = 0; }, "step.positions");
   }
