@@ -12,7 +12,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-LIMIT = 5_500_000
+LIMIT = 5_800_000
 
 
 def compilations(folder: str, target: str) -> list[list[str]]:

@@ -18,8 +18,7 @@ std::vector<int32_t> numbers_of(std::span<const Level> of, std::span<const Level
     if (at != known.end()) numbers.push_back(static_cast<int32_t>(at - known.begin()));
   }
   std::ranges::sort(numbers);
-  const auto twice = std::ranges::unique(numbers);
-  numbers.erase(twice.begin(), twice.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
   return numbers;
 }
 

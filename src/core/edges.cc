@@ -18,8 +18,7 @@ std::vector<int32_t> edges_of(std::string_view part, Axis axis) {
   for (const Edge& e : kEdges)
     if (e.axis == axis && e.file.find(part) != std::string_view::npos) sizes.push_back(e.size);
   std::ranges::sort(sizes);
-  const auto twice = std::ranges::unique(sizes);
-  sizes.erase(twice.begin(), twice.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   return sizes;
 }
 

@@ -143,7 +143,7 @@ constexpr Fault kContentsFaults[] = {
     {"L6", "STALE", "A row is given the token that was sampled for the row before it", "vllm#39833",
      "", on_step([](Tap& tap, Step& step, const PoolState&) {
        if (step.mode != ForwardMode::kDecode || step.input_ids.size() < 2) return;
-       std::ranges::rotate(step.input_ids, step.input_ids.end() - 1);
+       std::rotate(step.input_ids.begin(), step.input_ids.end() - 1, step.input_ids.end());
        tap.act();
      })},
 };

@@ -6,8 +6,8 @@
 // made of). What a row holds:
 //   id        a family and a number, K31, and a letter where one report shows several: K11a.
 //             K: reports of engines; DC: dual chunks; M: recurrent states; DS: sparse layers;
-//             DV: DeepSeek-V4; L: what slots hold. A new one has the next number of its family, which
-//             `list faults` shows; an id is never used again
+//             DV: DeepSeek-V4; L: what slots hold. A new one has the next number of its family,
+//             which `list faults` shows; an id is never used again
 //   group     a kind of slip, of which several faults are: CE, OOBW, STALE, LSE, ... OOBR,
 //             OOBW, INTOVF and RACE say that it leaves its buffers, or depends on timing
 //   title     what is wrong, as a sentence without an end

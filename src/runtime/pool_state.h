@@ -25,7 +25,7 @@ struct RuntimeConfig {
   int32_t max_encoder_len = 0;   // 0: no encoder
   int32_t dllm_block = 0;        // tokens; 0: no diffusion model
   int32_t max_chunk = 8;         // tokens that one extend adds to a request
-  bool crowded = false;          // requests come as long as there is room for them
+  bool crowded = false;          // nearly every request comes as soon as there is room
   bool radix = false;            // share prefixes; of one pool, without encoders
   // Prompts are extended elsewhere, and all of their KV arrives at once; without encoders
   bool prebuilt = false;

@@ -189,12 +189,12 @@ void Scheduler::churn(Choices& choices) {
     if (config_.swa_pages > 0 && choices.below(3) == 0) evict_window(r);
   }
   const size_t most = config_.crowded ? static_cast<size_t>(config_.max_requests) : 2;
-  const auto comes = [&] { return config_.crowded || running_.empty() || choices.one_in(2); };
-  while (waiting_.size() < most && comes()) {
+  const auto comes = [&] { return config_.crowded ? choices.below(16) != 0 : choices.one_in(2); };
+  for (bool first = running_.empty(); waiting_.size() < most && (first || comes()); first = false) {
     arrive(choices);
-    if (running_.empty() && !config_.crowded) break;
+    if (first && !config_.crowded) break;
   }
-  while (!waiting_.empty() && comes() && admit()) continue;
+  while (!waiting_.empty() && (running_.empty() || comes()) && admit()) continue;
 }
 
 void Scheduler::arrive(Choices& choices) {

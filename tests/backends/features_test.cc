@@ -19,6 +19,12 @@ const std::map<std::string_view, Ask> kAsks = {
     {"max_encoder_len", [](Limits& l) { l.model.max_encoder_len = 5; }},
     {"dcp_size", [](Limits& l) { l.model.dcp_size = 2; }},
     {"swa_pool", [](Limits& l) { l.model.swa_pool = true; }},
+    {"sinks",
+     [](Limits& l) {
+       static const float values[] = {1};
+       l.model.layers = {LayerKind{}, LayerKind{}};
+       l.model.layers[1].params.sinks = values;
+     }},
     {"track_states", [](Limits& l) { l.model.track_states = true; }},
 };
 

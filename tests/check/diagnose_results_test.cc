@@ -75,7 +75,7 @@ TEST(DiagnoseResults, ANaNOfArithmeticIsKnownWhereMemoryIs) {
 TEST(DiagnoseResults, TheRestOfALastPageIsMet) {
   Lab lab;
   lab.run();
-  const auto rest = static_cast<size_t>(lab.keys[0].back() + 1);  // of request 0's last page
+  const auto rest = static_cast<size_t>(lab.keys[0].back()) + 1;  // of request 0's last page
   std::memset(&lab.v[rest * kKvHeads * kDim], kNanByte, 4 * kKvHeads * kDim);
   std::memset(lab.row(0), kNanByte, 3 * 4 * kLabHeads * kDim);
   Scene scene = lab.scene();

@@ -94,7 +94,7 @@ struct LabVector {
   RecordedCase vector(AnyCall call) const {
     RecordedCase made;
     made.id = "lab", made.kind = "extend";
-    made.attention().calls = {std::move(call)};
+    made.attention().calls = {call};
     made.recorded = {recorded()};
     return made;
   }

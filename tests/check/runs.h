@@ -85,26 +85,35 @@ struct Runs {
   }
   /// What the requests have stored before, and no step of these has, arrives first.
   Status step(StepShape shape) {
-    if (shape.prefix_lens != stored_) {
+    Ints read = shape.prefix_lens;
+    for (int32_t& tokens : read) tokens += shape.draft_step;
+    if (read != stored_ || shape.encoder_lens != encoded_) {
       EXPECT_EQ(arrive(shape).to_string(), "ok");
     }
     const Step made_step = made(std::move(shape));
     const ForwardBatch batch = made_step.batch();
     stored_.clear();
     for (int64_t i = 0; i < batch.size(); ++i) stored_.push_back(batch.extent(i).kv_len);
+    encoded_ = made_step.encoder_lens;
     return runner.step(made_step);
   }
 
  private:
-  Status arrive(StepShape shape) {
-    shape.mode = ForwardMode::kExtend;
-    shape.q_lens = std::exchange(shape.prefix_lens, Ints(shape.prefix_lens.size()));
-    for (int32_t& q_len : shape.q_lens) q_len = std::max(q_len, 1);
-    shape.trees = {}, shape.draft_step = 0, shape.track = false;
-    return shape.q_lens.empty() ? Status{} : runner.pass(made(std::move(shape)));
+  Status arrive(const StepShape& shape) {
+    StepShape text = shape;
+    text.mode = ForwardMode::kExtend;
+    text.q_lens = std::exchange(text.prefix_lens, Ints(shape.prefix_lens.size()));
+    for (int32_t& q_len : text.q_lens) q_len = std::max(q_len, 1);
+    text.trees = {}, text.draft_step = 0, text.track = false;
+    if (text.q_lens.empty()) return {};
+    Status status = runner.pass(made(std::move(text)));
+    StepShape drafted = shape;
+    for (drafted.draft_step = 0; drafted.draft_step < shape.draft_step; ++drafted.draft_step)
+      status.add(runner.pass(made(drafted)));
+    return status;
   }
 
-  Ints stored_;
+  Ints stored_, encoded_;  // lengths after the last step
 };
 
 inline Laws laws(const Status& status) {

@@ -32,7 +32,8 @@ TEST(Fuzz, FastArithmeticFindsNothing) {
   RunOptions fast;
   fast.arith = Arith::kFast;
   int64_t cases = 0, chunked = 0;
-  for (uint64_t number = 0; cases < 1500; ++number) {
+  for (uint64_t number = 0; cases < 1500 || chunked <= 200; ++number) {
+    ASSERT_LT(number, 100000u) << cases << " cases, " << chunked << " of them chunked";
     const Case x = fuzz_case(303, number);
     const auto* a = x.as<AttentionCase>();
     if (a == nullptr || a->q_dtype != DType::kBF16 || a->kv_dtype != DType::kBF16) continue;
@@ -44,7 +45,6 @@ TEST(Fuzz, FastArithmeticFindsNothing) {
     const Status status = check_case(x, fast);
     ASSERT_EQ(status.to_string(), "ok") << "seed 303 case " << number << ": " << x.to_string();
   }
-  EXPECT_GT(chunked, 200);
 }
 
 TEST(Fuzz, ShardsTogetherAreTheRun) {

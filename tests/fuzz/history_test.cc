@@ -148,7 +148,8 @@ TEST(History, EndsAtItsFirstFinding) {
   const Backend* fa[] = {find_backend("flashattention")};
   int found = 0, shorter = 0;
   for (uint64_t number = 0; number < 20; ++number) {
-    Choices choices = history_choices(kSeed, number, fa), whole = history_choices(kSeed, number, fa);
+    Choices choices = history_choices(kSeed, number, fa),
+            whole = history_choices(kSeed, number, fa);
     const History h = generate_history(choices, fa);
     const HistoryResult result = run_history(h, choices, tap_of<Refuses>());
     if (result.findings.ok()) continue;

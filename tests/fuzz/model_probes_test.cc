@@ -15,7 +15,8 @@
 namespace shadowgraph {
 namespace {
 
-/// Changes each attention launch of a step but its first one, given that one's call.
+/// Changes each attention launch of a step but its first one, given that one's call; of launches
+/// that a change concerns, where it says that.
 template <class Change>
 struct AsTheFirst : Tap {
   void launches(std::vector<TappedLaunch>& all, const Meta& /*meta*/, bool /*capturing*/) override {
@@ -23,6 +24,8 @@ struct AsTheFirst : Tap {
     float first_k_scale = 1;
     for (TappedLaunch& one : all) {
       const auto change = [&](auto& c) {
+        if constexpr (requires { Change::concerns(c.params); })
+          if (!Change::concerns(c.params)) return false;
         float k_scale = 1;
         if constexpr (requires { c.cache; }) k_scale = c.cache.k_scale;
         if (!first) first = c.params, first_k_scale = k_scale;
@@ -52,8 +55,8 @@ struct Cap {
 };
 struct Window {
   static constexpr bool kScales = false;
+  static bool concerns(const AttentionParams& p) { return p.window_left >= 0; }
   bool operator()(const AttentionParams& first, AttentionParams* p) const {
-    if (first.window_left < 0 || p->window_left < 0) return false;
     return std::exchange(p->window_left, first.window_left) != first.window_left;
   }
 };
@@ -132,7 +135,7 @@ const Probe kProbes[] = {
     {"the first layer's scale for all", "flashinfer", tap_of<AsTheFirst<Scale>>(), "plan.key"},
     {"the first layer's cap for all", "triton", tap_of<AsTheFirst<Cap>>(), "plan.key"},
     {"the first layer's cap for all", "flashmla", tap_of<AsTheFirst<Cap>>(), "plan.key"},
-    {"the first layer's window for all", "trtllm_mha", tap_of<AsTheFirst<Window>>(), "plan.key"},
+    {"the first window for all windows", "trtllm_mha", tap_of<AsTheFirst<Window>>(), "plan.key"},
     {"the first layer's sinks for all", "flashinfer", tap_of<AsTheFirst<Sinks>>(), "plan.key"},
     {"no sinks", "triton", tap_of<AsTheFirst<NoSinks>>(), ""},
     {"no sinks", "flashattention", tap_of<AsTheFirst<NoSinks>>(), "plan.key"},

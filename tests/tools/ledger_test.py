@@ -49,6 +49,11 @@ class Folder(unittest.TestCase):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
         return self.bare(json.loads(done.stdout))
 
+    def unnamed(self, report):
+        """A report as a segment holds it: bits say which pairs of levels no case had, and no names do."""
+        pairs = {kind: {key: value for key, value in of.items() if key != "unmet"} for kind, of in report["pairs"].items()}
+        return {**report, "pairs": pairs}
+
     def bare(self, report):
         return {**report, "isa": "", "threads": 0, "summary": {**report["summary"], "seconds": 0}}
 
@@ -78,7 +83,7 @@ class Ledger(Folder):
                 args = ("--cases", "120", "--range", str(size), "--threads", str(children))
                 running = [self.start(*args, ledger=ledger) for _ in range(workers)]
                 self.assertEqual({worker.wait(timeout=600) for worker in running}, {CLEAN})
-                self.assertEqual(self.result(ledger), plain)
+                self.assertEqual(self.result(ledger), self.unnamed(plain))
                 self.assertEqual(self.verdict(ledger), plain)
 
     def test_cases_that_run_alone_have_the_same_results(self):
@@ -118,7 +123,7 @@ class Ledger(Folder):
         for ahead in (0, 3600, -3600):
             running.append(self.start(*args, env={**os.environ, "LD_PRELOAD": BAD_MACHINE, "BAD_CLOCK": str(ahead)}))
         self.assertEqual({worker.wait(timeout=600) for worker in running}, {CLEAN})
-        self.assertEqual(self.result(), self.plain("--cases", "120"))
+        self.assertEqual(self.result(), self.unnamed(self.plain("--cases", "120")))
         self.assertFalse((self.ledger / "lost").exists())
 
     def test_a_file_server_that_repeats_requests_loses_nothing(self):
@@ -129,7 +134,7 @@ class Ledger(Folder):
         running = [self.start(*args, env=bad) for _ in range(3)]
         self.assertLessEqual({worker.wait(timeout=600) for worker in running}, {CLEAN})
         self.work(*args)  # joins what is left to join
-        self.assertEqual(self.result(), self.plain("--cases", "120"))
+        self.assertEqual(self.result(), self.unnamed(self.plain("--cases", "120")))
 
     def test_ledger_full(self):
         def small_disk():
@@ -141,7 +146,7 @@ class Ledger(Folder):
         left = [p.name for p in self.ledger.rglob("*") if p.is_file() and "claim" not in str(p)]
         self.assertEqual(left, ["run.json"])
         self.work(*args)
-        self.assertEqual(self.result(), self.plain("--cases", "32"))
+        self.assertEqual(self.result(), self.unnamed(self.plain("--cases", "32")))
 
     def test_ctrl_c_in_one_process_group_gives_all_ranges_back(self):
         args = ("--cases", "100000", "--range", "5000", "--threads", "2")
@@ -243,7 +248,7 @@ class LedgerKill(Folder):
             worker.wait()
         self.work(*args)
         self.assertGreater(killed, 3)
-        self.assertEqual(self.result(), self.plain(*cases))
+        self.assertEqual(self.result(), self.unnamed(self.plain(*cases)))
 
 
 if __name__ == "__main__":

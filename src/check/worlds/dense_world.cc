@@ -114,8 +114,9 @@ void DenseWorld::name_old(StepRows* r) {
   }
 }
 
-/// A history may begin in the middle: what was stored before it is written here.
-void DenseWorld::adopt(const StepRows& r) {
+/// A history may begin in the middle: what was stored before it is written here, and gets owners,
+/// whom copies of it have, too.
+void DenseWorld::adopt(const StepRows& r, std::span<const OwnerId> owners) {
   for (size_t row = 0; row < r.rows.keys.size(); ++row) {
     const std::span<const int32_t> old = r.rows.old_keys(row);
     for (size_t k = 0; k < old.size(); ++k) {
@@ -123,6 +124,7 @@ void DenseWorld::adopt(const StepRows& r) {
       write_slot(old[k], contents_.number(r.contents.keys[row][k]));
     }
   }
+  own(r, owners);
 }
 
 /// Copies move only tokens of the text.
@@ -171,7 +173,7 @@ void DenseWorld::own(const StepRows& r, std::span<const OwnerId> owners) {
 void DenseWorld::receive(const Step& step, const ForwardBatch& batch, bool first) {
   copies_.clear();
   read_step(step, batch);
-  if (first) adopt(rows_[0]);
+  if (first) adopt(rows_[0], step.requests);
   make_copies(step);
   arrive(rows_[0]);
   own(rows_[0], step.requests);
@@ -185,7 +187,7 @@ Status DenseWorld::begin_step(const Step& step, const ForwardBatch& batch, bool 
   if (place_.options.diagnose && !arrives) scenes_.begin_step(batch);
   read_step(step, batch);
   for (const StepRows& r : rows_)
-    if (first) adopt(r);
+    if (first) adopt(r, step.requests);
   make_copies(step);
   for (size_t s = 0; s < rows_.size(); ++s) {
     name_old(&rows_[s]);

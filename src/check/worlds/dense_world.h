@@ -64,7 +64,7 @@ class DenseWorld final : public LayerWorld {
   void read_step(const Step& step, const ForwardBatch& batch);
   void name_new(StepRows* rows);
   void name_old(StepRows* rows);
-  void adopt(const StepRows& rows);
+  void adopt(const StepRows& rows, std::span<const OwnerId> owners);
   void make_copies(const Step& step);
   void arrive(const StepRows& rows);
   void give_queries(const Tensors& to);

@@ -6,7 +6,10 @@
 namespace shadowgraph {
 namespace {
 
-constexpr size_t kArenaBytes = size_t{1} << 26;  // addresses; pages when touched
+/// Fresh memory is poisoned, so small histories have a small arena.
+size_t arena_bytes(const RunnerOptions& o) {
+  return size_t{1} << (o.slots > 1024 || o.max_tokens > 256 ? 26 : 23);
+}
 
 std::unique_ptr<SimDevice> device_of(const RunnerOptions& o) {
   if (o.make_device) return o.make_device(o.device);
@@ -23,7 +26,7 @@ size_t steps_of(const Backend& backend, const ModelConfig& model) {
 RunnerWorld::RunnerWorld(const Backend& backend, const ModelConfig& model,
                          const RunnerOptions& options)
     : device(device_of(options)),
-      arena(*device, kArenaBytes),
+      arena(*device, arena_bytes(options)),
       stream(*device),
       model_(model),
       options_(options),

@@ -46,8 +46,9 @@ class V4Alone {
     assert(status.ok());
   }
 
-  /// The last so many of its tokens.
+  /// The last so many of its tokens; a ring keeps as many as it has slots.
   void store(int32_t count) {
+    count = std::min(count, places_.kept());
     std::vector<int64_t> slots;
     for (int32_t p = e_.prefix_len; p < e_.kv_len; ++p)
       slots.push_back(p < e_.kv_len - count ? -1 : places_.token(p));
@@ -168,6 +169,11 @@ int64_t V4Places::token(int32_t position) const {
   }
   const auto slot = static_cast<size_t>(slots_[static_cast<size_t>(position)]);
   return full_to_swa_.empty() ? static_cast<int64_t>(slot) : full_to_swa_[slot];
+}
+
+int32_t V4Places::kept() const {
+  if (layer_.pools == V4Pools::kUnified) return layer_.ring(DeepseekV4::drafts(model_));
+  return static_cast<int32_t>(slots_.size());
 }
 
 /// By its last token, which writes it.

@@ -21,6 +21,8 @@ class V4Places {
            int64_t request);
 
   int64_t token(int32_t position) const;
+  /// So many of a request's last tokens have a slot each.
+  int32_t kept() const;
   /// Whole blocks.
   int64_t block(int32_t block) const;
   /// A page of the compressor's states; a token's row of it is its place in the block.

@@ -10,18 +10,15 @@
 #include "core/shrink.h"
 #include "fuzz/history/effects.h"
 #include "fuzz/history/history_pairs.h"
+#include "fuzz/history/history_words.h"
 #include "runtime/contents.h"
 #include "runtime/scheduler.h"
 
 namespace shadowgraph {
 
-/// Nothing is said of small ones.
-constexpr std::string_view kSizesNames[] = {"", " many_requests", " long_extends",
-                                            " long_contexts"};
-
 std::string History::to_string() const {
   std::string s(backend->info().name);
-  s += kSizesNames[static_cast<size_t>(sizes)];
+  if (sizes != HistorySizes::kSmall) s += " " + std::string(name_of(sizes));
   const auto add = [&](const char* name, int64_t value) {
     s += " " + std::string(name) + " " + std::to_string(value);
   };

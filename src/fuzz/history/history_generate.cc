@@ -112,10 +112,13 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   m.swa_pool = r.window_left >= 0;
   m.topk = r.draft.topk, m.num_steps = r.draft.num_steps;
   m.num_draft_tokens = r.draft.num_draft_tokens;
+  const int32_t most_spare = r.max_requests;  // whatever layers leave of them
   choose_layers(b, c, &h);
   const int32_t pages = static_cast<int32_t>(pages_for(r.width(), m.page_size));
-  r.num_pages =
-      pages + pages * c.between("spare_contexts", b.info().halves ? 1 : 0, r.max_requests);
+  const int least_spare = b.info().halves ? 1 : 0;
+  // A crowd's is no level: there are many of them.
+  r.num_pages = pages + pages * (r.crowded ? c.between(least_spare, most_spare)
+                                           : c.between("spare_contexts", least_spare, most_spare));
   const bool no_padding_keys = b.info().engine->padding_len == 0;
   m.seq_len_fill =
       no_padding_keys ? c.of("seq_len_fill", {0, 0, 0, 5}) : c.of("seq_len_fill", {1, 1, 1, 5});

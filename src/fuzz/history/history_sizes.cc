@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/fill/rows.h"
+#include "fuzz/history/history_words.h"
 
 namespace shadowgraph {
 namespace {
@@ -15,14 +16,23 @@ int32_t choose_page_size(const Backend& b, Choices& c) {
   return c.of("page_size", {1, 2, 4, 16, 1, 2, 4, 16, 32, 128});
 }
 
+/// Layers with few keys have sizes of their own.
+HistorySizes choose_kind(const Backend& b, Choices& c) {
+  using enum HistorySizes;
+  constexpr HistorySizes kKinds[] = {
+      kSmall, kSmall, kSmall, kSmall, kSmall, kSmall,        kSmall,       kSmall,
+      kSmall, kSmall, kSmall, kSmall, kSmall, kManyRequests, kLongExtends, kLongContexts};
+  if (!b.info().sparse) return c.of("sizes", std::span<const HistorySizes>(kKinds));
+  (void)c.below(std::size(kKinds));
+  return kSmall;
+}
+
 }  // namespace
 
 void choose_sizes(const Backend& b, Choices& c, History* h) {
   RuntimeConfig& r = h->runtime;
   h->model.page_size = r.page_size = choose_page_size(b, c);
-  const uint32_t draw = c.below(16);
-  const bool small = draw < 13 || b.info().sparse;  // layers with few keys have sizes of their own
-  h->sizes = small ? HistorySizes::kSmall : static_cast<HistorySizes>(draw - 12);
+  h->sizes = choose_kind(b, c);
   r.max_requests = c.between("max_requests", b.info().halves ? 2 : 1, 4);  // two batches of them
   r.max_context_len = r.page_size * c.between(2, 4) + c.between(8, 24);
   r.max_chunk = c.between(2, 9) * std::max(1, r.page_size / 8);  // prompts of pages, in few steps
@@ -48,6 +58,8 @@ void choose_sizes(const Backend& b, Choices& c, History* h) {
       r.max_requests = std::min(r.max_requests, 3);
       r.max_chunk = c.of({30, 65, 130});
       r.max_context_len += near_edge(c, Axis::kKeys, 1030);
+      // Steps are few, and prompts are none that it runs.
+      if (!has_mode(b.info(), ForwardMode::kExtend)) r.max_chunk = r.max_context_len;
       h->steps = c.between(4, 8);
       break;
   }
