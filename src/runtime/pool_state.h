@@ -39,6 +39,8 @@ struct RuntimeConfig {
   // Columns of a row beyond the longest context; -1: what the draft needs (draft_reserve)
   int32_t reserve = -1;
 
+  /// A chunk has room for any prompt: prompts are extended at once, and are long.
+  bool whole_prompts() const { return max_chunk >= max_context_len; }
   /// Columns of a row that are the encoder's at most: whole pages, so that text begins a page.
   int32_t encoder_columns() const;
   /// Pages of a window pool in which one request can always go on.

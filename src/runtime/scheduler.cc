@@ -203,8 +203,8 @@ void Scheduler::arrive(Choices& choices) {
   const int32_t block = std::max(1, config_.dllm_block);
   // Some prompts are short, so that what follows them comes early.
   const int32_t longest = config_.max_context_len - block;
-  r.prompt_len =
-      choices.between(1, choices.one_in(3) ? std::min(longest, config_.max_chunk) : longest);
+  const int32_t most = choices.one_in(3) ? std::min(longest, config_.max_chunk) : longest;
+  r.prompt_len = choices.between(config_.whole_prompts() ? (most + 1) / 2 : 1, most);
   r.end_len = r.prompt_len + choices.between(1, config_.max_context_len - r.prompt_len);
   if (config_.radix) {
     const int32_t family = choices.between(0, 2), shared = choices.between(0, r.prompt_len);

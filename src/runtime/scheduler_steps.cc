@@ -75,8 +75,9 @@ void Scheduler::add_tokens(Step& step, const Request& r, int32_t count) {
   }
 }
 
-/// Chunks of prompts (what is prebuilt is whole), and decodes as extends by one token. An encoder
-/// is stored with the first chunk, and a batch stores all encoders or none.
+/// Chunks of prompts (what is prebuilt is whole, and what a chunk always has room for), and decodes
+/// as extends by one token. An encoder is stored with the first chunk, and a batch stores all
+/// encoders or none.
 Step Scheduler::extend_step(ForwardMode mode, Requests prompts, Requests decodes,
                             Choices& choices) {
   const auto stores_encoder = [](const Request* r) {
@@ -89,9 +90,9 @@ Step Scheduler::extend_step(ForwardMode mode, Requests prompts, Requests decodes
   }
   if (prompts.empty()) return decode_step(decodes);
   std::vector<int32_t> counts;
+  const bool whole = mode == ForwardMode::kPrebuilt || config_.whole_prompts();
   for (const Request* r : prompts) {
     const int32_t left = r->prompt_len - r->pool.kv_len;
-    const bool whole = mode == ForwardMode::kPrebuilt;
     counts.push_back(whole ? left : choices.between(1, std::min(left, config_.max_chunk)));
   }
   counts.resize(prompts.size() + decodes.size(), 1);

@@ -8,7 +8,7 @@ namespace {
 
 /// Fresh memory is poisoned, so small histories have a small arena.
 size_t arena_bytes(const RunnerOptions& o) {
-  return size_t{1} << (o.slots > 1024 || o.max_tokens > 256 ? 26 : 23);
+  return size_t{1} << (o.slots > 256 || o.max_tokens > 64 ? 26 : 23);
 }
 
 std::unique_ptr<SimDevice> device_of(const RunnerOptions& o) {

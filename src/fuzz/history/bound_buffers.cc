@@ -14,7 +14,7 @@
 namespace shadowgraph {
 namespace {
 
-constexpr uint64_t kSeed = 1, kHistories = 12;
+constexpr uint64_t kSeed = 1, kHistories = 30;
 
 using Key = std::pair<std::string, const Backend*>;
 using Buffers = std::map<Key, BoundBuffer>;

@@ -23,7 +23,7 @@ struct BoundBuffer {
 };
 
 /// By name, then in the order of the backends. A composed backend binds those of its parts, under
-/// their names. 12 histories a backend, on all cores.
+/// their names. 30 histories a backend, on all cores.
 std::vector<BoundBuffer> bound_buffers(std::span<const Backend* const> backends);
 
 }  // namespace shadowgraph

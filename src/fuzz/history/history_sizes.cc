@@ -10,6 +10,8 @@
 namespace shadowgraph {
 namespace {
 
+constexpr int32_t kWhole = 0;  // a chunk of any prompt
+
 int32_t choose_page_size(const Backend& b, Choices& c) {
   const std::span<const int32_t> sizes = b.info().page_sizes;
   if (!sizes.empty()) return c.of("page_size", sizes);
@@ -56,19 +58,20 @@ void choose_sizes(const Backend& b, Choices& c, History* h) {
       break;
     case HistorySizes::kLongContexts:
       r.max_requests = std::min(r.max_requests, 3);
-      r.max_chunk = c.of({30, 65, 130});
-      r.max_context_len += near_edge(c, Axis::kKeys, 1030);
-      // Steps are few, and prompts are none that it runs.
-      if (!has_mode(b.info(), ForwardMode::kExtend)) r.max_chunk = r.max_context_len;
+      r.max_chunk = c.of({kWhole, 130, kWhole});
+      // A latent of the engine's size takes much room.
+      r.max_context_len += near_edge(c, Axis::kKeys, b.info().v4.empty() ? 1030 : 270, 100);
+      // Steps are few: who runs no prompts waits for whole ones.
+      if (r.max_chunk == kWhole || !has_mode(b.info(), ForwardMode::kExtend))
+        r.max_chunk = r.max_context_len;
       h->steps = c.between(4, 8);
       break;
   }
 }
 
-int32_t near_edge(Choices& c, Axis axis, int32_t most) {
-  constexpr int32_t kLeast = 8;  // below it small histories have every size
+int32_t near_edge(Choices& c, Axis axis, int32_t most, int32_t least) {
   std::vector<int32_t> edges = edges_of("", axis);
-  std::erase_if(edges, [&](int32_t size) { return size < kLeast || size > most; });
+  std::erase_if(edges, [&](int32_t size) { return size < least || size > most; });
   const int32_t edge = edges[c.below(static_cast<uint32_t>(edges.size()))];
   return edge * c.between(1, std::min(3, most / edge)) + c.between(-1, 1);
 }
