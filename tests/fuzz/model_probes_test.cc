@@ -2,6 +2,7 @@
 // histories as they are drawn find each of them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <set>
@@ -127,7 +128,7 @@ struct Probe {
   const char* name;
   const char* backend;
   MakeTap tap;
-  const char* law;  // that the first failing history breaks; empty: any
+  const char* law;  // that the first failing history breaks, or how its name begins
 };
 
 const Probe kProbes[] = {
@@ -141,8 +142,8 @@ const Probe kProbes[] = {
     {"no sinks", "flashattention", tap_of<AsTheFirst<NoSinks>>(), "plan.key"},
     {"the first layer's cache scale for all", "aiter", tap_of<AsTheFirst<CacheScale>>(),
      "plan.key"},
-    {"a group of more than 8", "flashattention", tap_of<WideGroup>(), "num.bound"},
-    {"a group of more than 8", "flashinfer_mla", tap_of<WideGroup>(), "num.bound"},
+    {"a group of more than 8", "flashattention", tap_of<WideGroup>(), "num."},
+    {"a group of more than 8", "flashinfer_mla", tap_of<WideGroup>(), "num."},
     {"a table of 64 columns", "flashattention", tap_of<ShortTable<64>>(), "table.slot"},
     {"a table of 128 columns", "ascend", tap_of<ShortTable<128>>(), "table.slot"},
     {"a table of 256 columns", "flashattention", tap_of<ShortTable<256>>(), "table.slot"},
@@ -166,8 +167,9 @@ TEST(ModelProbes, EachIsFoundOnItsBackend) {
   for (const Probe& probe : kProbes) {
     const FuzzResult r = hunt(probe, {find_backend(probe.backend)}, 600);
     ASSERT_TRUE(r.first) << probe.name << " on " << probe.backend;
-    const std::set<std::string> laws = laws_of(r);
-    EXPECT_TRUE(probe.law[0] == 0 || laws.contains(probe.law))
+    // With one key an output is its V whatever the query: then the LSE alone tells it.
+    EXPECT_TRUE(std::ranges::any_of(
+        laws_of(r), [&](const std::string& law) { return law.starts_with(probe.law); }))
         << probe.name << ": " << r.findings.to_string();
     RecordProperty(std::string(probe.backend) + " " + probe.name, std::to_string(r.first->cases));
   }

@@ -34,8 +34,8 @@ struct History {
   std::string to_string() const;
 };
 
-/// The draw of the backend, by its number in the list.
-inline constexpr std::string_view kBackendFactor = "backend";
+/// The draws of the backend, by its number in the list, and of HistorySizes.
+inline constexpr std::string_view kBackendFactor = "backend", kSizesFactor = "sizes";
 /// Requires at least one backend.
 History generate_history(Choices& choices, std::span<const Backend* const> backends);
 

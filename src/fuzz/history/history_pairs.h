@@ -22,6 +22,9 @@ bool is_covered(const Backend& backend);
 /// The covering of a backend's histories; nullptr if it is not covered.
 const Covering* covering_of(const Backend& backend);
 
+/// One of so many histories of a backend has large sizes; the others are rows of its covering.
+inline constexpr uint64_t kLargeEvery = 5;
+
 /// The choices of the history with that number, for generate_history with the same backends. They
 /// come in rounds, in which each backend has one history or two.
 Choices history_choices(uint64_t seed, uint64_t number, std::span<const Backend* const> backends);

@@ -24,7 +24,7 @@ HistorySizes choose_kind(const Backend& b, Choices& c) {
   constexpr HistorySizes kKinds[] = {
       kSmall, kSmall, kSmall, kSmall, kSmall, kSmall,        kSmall,       kSmall,
       kSmall, kSmall, kSmall, kSmall, kSmall, kManyRequests, kLongExtends, kLongContexts};
-  if (!b.info().sparse) return c.of("sizes", std::span<const HistorySizes>(kKinds));
+  if (!b.info().sparse) return c.of(kSizesFactor, std::span<const HistorySizes>(kKinds));
   (void)c.below(std::size(kKinds));
   return kSmall;
 }
