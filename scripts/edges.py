@@ -29,7 +29,7 @@ LITERAL = re.compile(r" (?:<|>|<=|>=) (\d+)\b(?![.\w])|(?<![\w.])(\d+) (?:<|>|<=
 
 
 def value(text: str, known: dict) -> int | None:
-    """What an expression of numbers and known constants is."""
+    """Evaluates an expression of numbers and known constants."""
     text = re.sub(r"static_cast<[^<>]*>|\b(?:u?int\d+_t|size_t)\b(?=[{(])", "", text.replace("{", "(").replace("}", ")"))
     text = text.replace("sizeof(float)", "4").replace("/", "//")
     try:
@@ -62,7 +62,7 @@ def sizes_of(text: str, known: dict) -> list[int]:
 
 
 def known_constants(texts: dict[str, str]) -> dict[str, dict]:
-    """Of each file: its own constants, and those that one other file alone defines."""
+    """Gives each file its own constants, and those that one other file alone defines."""
     own: dict[str, dict] = {name: {} for name in texts}
     everywhere: dict = {}
     for _ in range(3):  # a constant may stand on another

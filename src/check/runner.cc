@@ -45,7 +45,7 @@ std::string scope_of(const GraphKey& key) {
          std::to_string(key.q_len) + "_" + std::to_string(key.step);
 }
 
-/// What a layer may have of its own.
+/// A parameter that each layer may have of its own.
 struct Parameter {
   const char* name;
   bool (*is_in)(const LayerKind& kind, const LayerValues& values);
@@ -424,7 +424,7 @@ Status Runner::Impl::step(const Step& step) {
   ++counts.steps;
   counts.rows += batch.size();
   world.begin_step(step);
-  // What a step does with wrong contents is seen, too, behind its cause.
+  // The step runs on wrong contents, too: its outputs are told behind their cause.
   Status seen = world.take_begun();
   if (status.ok()) status = run_eagerly(batch, told, meta);
   scope.unbind();

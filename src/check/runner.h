@@ -42,8 +42,9 @@ using MakeDevice = std::function<std::unique_ptr<SimDevice>(const SimOptions&)>;
 /// Half of ln 2: a logit in base 2 is half of q.k, so that of a selector's none is rounded.
 inline constexpr float kSelectorScale = 0.34657359f;
 
-/// What a layer's tensors hold that its LayerKind does not say. Each scale is chosen so that stored
-/// element * scale gives back the value, to the bit: a power of two for fp8, and 1 for other types.
+/// Numbers of a layer's tensors that its LayerKind does not say. Each scale is chosen so that
+/// stored element * scale gives back the value, to the bit: a power of two for fp8, and 1 for other
+/// types.
 struct LayerValues {
   float k_scale = 1, v_scale = 1;  // of its pool; latents have only k_scale
   bool sinks = false;              // of dense attention: each head has one

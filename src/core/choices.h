@@ -94,7 +94,7 @@ std::string level_text(int64_t value) {
   }
 }
 
-/// What somebody would like random choices to have. What was made gives the same case without them.
+/// Levels that random choices should take. The choices that were made give the same case alone.
 struct Wishes {
   std::vector<Level> levels;  // a named draw takes its own, where it has that
   bool even = false;          // other named draws take each of their levels as often as any other
@@ -157,7 +157,7 @@ class Choices {
   const std::vector<uint32_t>& made() const { return made_; }
   /// The bound of each choice.
   const std::vector<uint32_t>& bounds() const { return bounds_; }
-  /// What came out of the named draws, in their order.
+  /// The outcomes of the named draws, in their order.
   const std::vector<Level>& levels() const { return levels_; }
 
  private:

@@ -9,7 +9,7 @@
 
 namespace shadowgraph {
 
-/// What a size counts. `python3 scripts/edges.py` reads the names.
+/// The things that a size counts. `python3 scripts/edges.py` reads the names.
 enum class Axis : uint8_t {
   kKeys,
   kQueryRows,  // query tokens times the query heads that share them

@@ -8,7 +8,8 @@
 
 namespace shadowgraph {
 
-/// What the cases of one kind had. A pair's number is the same in every run of one version.
+/// Pairs of levels that the cases of one kind had. A pair's number is the same in every run of one
+/// version.
 struct PairsReport {
   int64_t of = 0;                  // pairs that can stand together; 0: not known, no case was one
   std::vector<bool> met;           // by number; of a kind without a case empty

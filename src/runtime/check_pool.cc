@@ -140,7 +140,7 @@ class PoolCheck {
     for (const auto& [page, n] : cached) pages_.emplace(page, Use{0, true});
   }
 
-  /// What waits for steps in flight is nobody's.
+  /// Slots that wait for steps in flight are nobody's.
   void check_freed() {
     for (const int32_t slot : s_.freed) {
       if (slot < p_ || slot >= slots() || !s_.taken[page_of(slot)])

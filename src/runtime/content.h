@@ -63,7 +63,7 @@ void append_tree(Chain chain, std::span<const int32_t> tokens, std::span<const i
 /// Chains of a request's encoder tokens.
 void append_encoder(OwnerId request, int32_t tokens, std::vector<Chain>* to);
 
-/// What the slots of a step hold, row by row, if all is right.
+/// Chains that the slots of a step must hold, row by row.
 struct StepChains {
   std::vector<int32_t> prefix_indptr;  // [rows + 1] into prefix; empty: nobody says
   std::vector<Chain> prefix;           // of each token that is stored before the step

@@ -67,7 +67,7 @@ void Contents::hear(const Told& told) {
   for (const Told::Proposal& p : told.proposals) texts_[p.request].parents = p.parents;
 }
 
-/// What the last step left of a row of its.
+/// Takes in the answer to a row of the last step.
 void Contents::store(const Told::Answer& answer, Row* row) {
   Text& t = texts_[row->request];
   if (is_target_verify(last_.mode)) {

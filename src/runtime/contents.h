@@ -1,7 +1,7 @@
 // Contents: the book of contents. It knows for each slot of each space (the full pool, the window
 // pool, recurrent states) what the slot holds, and for each request its tokens, from events alone:
 // what reached the scheduler, what its steps write, copy and move, and which pages changed hands.
-// What a scheduler believes of its requests is judged by it, and never believed. See
+// It judges what a scheduler believes of its requests, and never believes it. See
 // docs/metadata.md "Contents". Tested by tests/runtime/contents_test.cc.
 #pragma once
 
@@ -33,7 +33,7 @@ class Contents {
   Status judge(const PoolState& pools, const Step& step);
 
  private:
-  /// What a slot holds, and who wrote it.
+  /// The content of a slot, and who wrote it.
   struct Held {
     Chain chain = 0;  // 0: nothing
     OwnerId request = 0;

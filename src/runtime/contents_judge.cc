@@ -88,7 +88,7 @@ void Contents::judge_pages(const PoolState& pools, const Step& step, bool window
          std::to_string(late));
 }
 
-/// What the prefix cache gave a request is locked for it, and nothing else is.
+/// Cached slots are locked for the requests that use them, and no others are.
 void Contents::judge_locks(const PoolState& pools) {
   if (!config_.radix) return;
   std::map<int32_t, int32_t> users;  // of each slot that is shared
@@ -130,7 +130,7 @@ void Contents::judge_lengths(const PoolState& pools, const Step& step) {
   }
 }
 
-/// What the prefix cache says that its slots hold, they hold.
+/// The slots of the prefix cache hold what it says.
 void Contents::judge_labels(const PoolState& pools) {
   const auto check = [&](const char* field, const CachedSlot& c, const Space& space) {
     const Held& held = space.slots[static_cast<size_t>(c.slot)];
@@ -204,8 +204,8 @@ void Contents::judge_row(const PoolState& pools, const Step& step, size_t row) {
            {"encoder", r.id, static_cast<int64_t>(p)});
 }
 
-/// What a verify stored and the target accepted lies where its position is, as soon as the draft
-/// catches up: the draft stores in a pool of its own.
+/// Accepted tokens of a verify lie at their positions as soon as the draft catches up: the draft
+/// stores in a pool of its own.
 void Contents::judge_accepted(const PoolState& pools, const PoolRequest& r) {
   Text& t = texts_[r.id];
   const auto text = pools.text(r);

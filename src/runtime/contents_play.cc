@@ -1,4 +1,4 @@
-// What a step does to the slots of a book of contents.
+// Contents plays a step: its copies, moves and stores in the book.
 #include <algorithm>
 
 #include "core/laws.h"

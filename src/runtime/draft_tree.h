@@ -45,7 +45,7 @@ struct DraftTree {
   std::vector<int32_t> accept(int32_t max_tokens, Choices& choices) const;
 };
 
-/// What a draft model proposes in the round that begins behind so many tokens of a request.
+/// A draft model proposes these in the round that begins behind so many tokens of a request.
 struct ProposedTokens {
   OwnerId request = 0;
   int32_t prefix_len = 0;

@@ -16,8 +16,8 @@ namespace shadowgraph {
 
 using Tokens = std::vector<int32_t>;
 
-/// What a cache says of a slot of its own: whose content it has (of a state, the last token's that
-/// was folded in), and how many requests use it.
+/// A cache claims this of a slot of its own: whose content it has (of a state, the last token's
+/// that was folded in), and how many requests use it.
 struct CachedSlot {
   int32_t slot = 0;
   Chain chain = kNoTokens;

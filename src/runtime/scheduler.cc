@@ -109,7 +109,7 @@ Scheduler::Requests Scheduler::in_step() {
   return list;
 }
 
-/// What the last step gives: what is accepted, and whether blocks are final.
+/// Draws the results of the last step: what is accepted, and whether blocks are final.
 void Scheduler::ask(Choices& choices) {
   const Requests list = in_step();
   for (size_t i = 0; i < list.size(); ++i) {
@@ -121,7 +121,7 @@ void Scheduler::ask(Choices& choices) {
   }
 }
 
-/// What the last step stores is stored for every step behind it.
+/// Counts the tokens of the last step as stored, for every step behind it.
 void Scheduler::advance() {
   const Requests list = in_step();
   const ForwardBatch batch = last_.batch();
@@ -308,7 +308,7 @@ void Scheduler::share_prefix(Request& r) {
   r.pool.shared_len = whole;
 }
 
-/// What no query can see any more: of the next step, and of one in flight.
+/// Gives back the window slots that no query can see, of the next step and of one in flight.
 void Scheduler::evict_window(Request& r) {
   const int32_t end =
       whole_pages(std::max(0, r.pool.confirmed_len - config_.window_left), config_.page_size);

@@ -48,7 +48,7 @@ class Scheduler {
   /// use) waits.
   Step next(Choices& choices);
 
-  /// What reached it since the step before the last.
+  /// Arrivals, trees and answers that reached it since the step before the last.
   const Told& told() const { return told_; }
 
   /// The pools that the last step was made from.

@@ -36,7 +36,7 @@ struct Step {
   std::vector<int32_t> input_ids;
   /// Steps before this one that may still run when it is made.
   int32_t in_flight = 0;
-  /// What all of this is about: the slots' tokens, by the book of contents (contents.h).
+  /// The tokens that the step's slots must hold, by the book of contents (contents.h).
   StepChains chains;
 
   /// Views of this.

@@ -22,7 +22,7 @@ struct Told {
     OwnerId request = 0;
     std::vector<int32_t> parents;  // -1 of the root
   };
-  /// What the step before gave one of its rows.
+  /// The result of one row of the step before.
   struct Answer {
     OwnerId request = 0;
     std::vector<int32_t> accepted;  // of a verify: a path of the tree

@@ -1,4 +1,4 @@
-// What a step's keys are: its chains, row by row, as canonical rows have their slots.
+// The contents of a step's keys follow its chains, row by row, as canonical rows have their slots.
 #include "check/worlds/row_contents.h"
 
 #include <gtest/gtest.h>

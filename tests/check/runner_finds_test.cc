@@ -275,7 +275,7 @@ TEST(RunnerFinds, AStepOfADraftWithTheMetadataOfTheStepBefore) {
   // The slots are written by now: the numbers tell.
   const Status status = slip.run(true);
   expect_law(status, "num.bound", "eager");
-  // What the step before reads is what it must read, whatever lies in its slots now.
+  // The step before read what it must, whatever lies in its slots now.
   std::set<std::string> outputs;
   for (const Finding& f : status.findings()) {
     if (f.id == "num.bound") outputs.insert(f.where.field);

@@ -83,7 +83,7 @@ struct Runs {
     shape.swa = model.swa_pool;
     return make_step(shape, width_of(model));
   }
-  /// What the requests have stored before, and no step of these has, arrives first.
+  /// Tokens that the requests have stored before, in no step of these, arrive first.
   Status step(StepShape shape) {
     Ints read = shape.prefix_lens;
     for (int32_t& tokens : read) tokens += shape.draft_step;

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "fuzz/fuzz.h"
+#include "fuzz/planted_histories.h"
 #include "launch/store_launch.h"
 
 namespace shadowgraph {
@@ -96,13 +96,7 @@ struct OtherTail final : Tap {
 
 /// The law that is first to see it.
 std::string first_law(const MakeTap& tap, const char* backend, uint64_t cases = 1000) {
-  FuzzOptions options;
-  options.cases = cases, options.threads = 1, options.max_findings = 1;
-  options.kernels = false;
-  options.histories.backends = {find_backend(backend)};
-  options.histories.shrink_tries = 0;
-  options.histories.tap = tap;
-  const FuzzResult result = run_fuzz(options, {}, false);
+  const FuzzResult result = planted_histories(tap, {find_backend(backend)}, cases);
   return result.findings.ok() ? "none" : result.findings.findings()[0].id;
 }
 

@@ -83,7 +83,7 @@ constexpr ParameterOfBoth kParameters[] = {
     {"fp8", "fp8", ""},
 };
 
-/// What single calls draw, histories draw, too.
+/// Histories draw every parameter that single calls draw.
 TEST(Features, HistoriesHaveEveryParameterThatCallsHave) {
   const FeatureCounts all = all_features(all_backends(), true);
   for (const auto& [name, cases] : all) {

@@ -11,7 +11,7 @@
 
 #include "faults/buffers.h"
 #include "faults/launches.h"
-#include "fuzz/fuzz.h"
+#include "fuzz/planted_histories.h"
 
 namespace shadowgraph {
 namespace {
@@ -154,18 +154,9 @@ std::set<std::string> laws_of(const FuzzResult& r) {
   return {r.first->laws.begin(), r.first->laws.end()};
 }
 
-FuzzResult hunt(const Probe& probe, std::vector<const Backend*> backends, uint64_t cases) {
-  FuzzOptions options;
-  options.cases = cases, options.max_findings = 1, options.threads = 1;
-  options.kernels = false;
-  options.histories.backends = std::move(backends);
-  options.histories.tap = probe.tap, options.histories.shrink_tries = 1;
-  return run_fuzz(options, nullptr, false);
-}
-
 TEST(ModelProbes, EachIsFoundOnItsBackend) {
   for (const Probe& probe : kProbes) {
-    const FuzzResult r = hunt(probe, {find_backend(probe.backend)}, 600);
+    const FuzzResult r = planted_histories(probe.tap, {find_backend(probe.backend)}, 600);
     ASSERT_TRUE(r.first) << probe.name << " on " << probe.backend;
     // With one key an output is its V whatever the query: then the LSE alone tells it.
     EXPECT_TRUE(std::ranges::any_of(
@@ -177,7 +168,8 @@ TEST(ModelProbes, EachIsFoundOnItsBackend) {
 
 TEST(ModelProbes, EachIsFoundAmongAllBackends) {
   for (const Probe& probe : kProbes) {
-    const FuzzResult r = hunt(probe, {all_backends().begin(), all_backends().end()}, 4000);
+    const FuzzResult r =
+        planted_histories(probe.tap, {all_backends().begin(), all_backends().end()}, 4000);
     EXPECT_TRUE(r.first) << probe.name << " on " << probe.backend;
   }
 }

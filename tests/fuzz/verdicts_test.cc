@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "faults/faults.h"
-#include "fuzz/fuzz.h"
 #include "fuzz/history/effects.h"
+#include "fuzz/planted_histories.h"
 
 namespace shadowgraph {
 namespace {
@@ -34,13 +34,7 @@ struct LargerGrids final : Tap {
 struct NeverActs final : Tap {};
 
 FuzzResult run(const MakeTap& tap, uint64_t cases = 60, const char* backend = "flashattention") {
-  FuzzOptions options;
-  options.cases = cases, options.threads = 1, options.max_findings = 1;
-  options.kernels = false;
-  options.histories.backends = {find_backend(backend)};
-  options.histories.shrink_tries = 0;
-  options.histories.tap = tap;
-  return run_fuzz(options, {}, false);
+  return planted_histories(tap, {find_backend(backend)}, cases);
 }
 
 TEST(PlantVerdict, AFaultThatChangesNothingThatIsReadIsInert) {

@@ -21,13 +21,14 @@ constexpr size_t kPitch = (size_t{1} << 32) + 64, kRows = 4, kWidth = 16;
 class WideRows : public testing::Test {
  protected:
   void SetUp() override {
-    if (!kHasWideMemory) GTEST_SKIP() << "a sanitizer's own memory is not sparse";
+    if (!kHasWideMemory)
+      GTEST_SKIP() << "a sanitizer shadows all bytes of a mapping, and these are too many";
     ASSERT_EQ(device_.malloc(kPitch * kRows, &far_), kSuccess);
     ASSERT_EQ(device_.malloc(kWidth * kRows, &near_), kSuccess);
     ASSERT_EQ(device_.graph_create(&graph_), kSuccess);
   }
   std::byte* row(size_t r) const { return static_cast<std::byte*>(far_) + r * kPitch; }
-  /// What is found of a graph of one node.
+  /// The findings of a graph of one node.
   std::string found(NodeParams params) {
     NodeHandle node;
     EXPECT_EQ(device_.graph_add_node(graph_, {}, params, &node), kSuccess);
@@ -88,7 +89,8 @@ TEST(WideBuffer, ItsRowsLieApartAndItsElementsCountWhatIsBetween) {
 }
 
 TEST(WideBuffer, AnArenaBindsItWritesItAndJudgesItsRows) {
-  if (!kHasWideMemory) GTEST_SKIP() << "a sanitizer's own memory is not sparse";
+  if (!kHasWideMemory)
+    GTEST_SKIP() << "a sanitizer shadows all bytes of a mapping, and these are too many";
   SimDevice device({.choose = {}, .memory_bytes = size_t{1} << 39});
   Stream stream(device);
   Arena arena(device, size_t{1} << 38);

@@ -77,7 +77,7 @@ class Fuzzer:
         return run.found, {int(switch) for switch in said.split()}
 
     def verdict(self, switch, backend):
-        """Of histories, by what their launches read and their outputs: (inert, missed, ..., what changed)."""
+        """The verdict of histories, by what their launches read and their outputs: (inert, missed, ..., what changed)."""
         command = [self.program.with_name("mutant_verdict"), str(switch), str(HISTORIES), *([backend] if backend else [])]
         run, code, text, _ = self.run(command, 0)
         verdict, _, why = text.strip().partition(":")

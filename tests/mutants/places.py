@@ -8,7 +8,7 @@ import re
 from clang.cindex import CursorKind as Kind
 from clang.cindex import Index, TypeKind
 
-# What is planted, and what is left out: judges (they find slips, so a slip in one hides others), refusals, tables, words, and
+# Rooms that get slips, and files that get none: judges (they find slips, so a slip in one hides others), refusals, tables, words, and
 # headers (a judge may include them, and would believe the slip).
 ROOMS = {
     "backends": ("src/backends",), "launch": ("src/launch",), "runtime": ("src/runtime",), "kernels": ("src/kernels",),

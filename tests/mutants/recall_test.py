@@ -124,7 +124,7 @@ class Places(unittest.TestCase):
         self.assertFalse(lines & {5, 10}, "a constexpr variable, an assert")
 
     def program(self, mutants):
-        """What it prints with each mutant on, from 0: none; and what the file says that ran."""
+        """Returns what it prints with each mutant on, from 0: none; and what the file says that ran."""
         (self.root / "planted.cc").write_bytes(schemata.planted(dict(enumerate(mutants, 1)))["src/launch/sample.cc"])
         (self.root / "main.cc").write_text(MAIN)
         here = pathlib.Path(__file__).parent

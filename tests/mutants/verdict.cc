@@ -1,4 +1,4 @@
-// What histories say of the mutant that is on, by the verdicts of planted faults: it acts in a run
+// Judges the mutant that is on by histories, with the verdicts of planted faults: it acts in a run
 // that has it, and its launches and outputs are compared with those of the same history without it.
 // Built in the copy that has all mutants. Usage: mutant_verdict NUMBER HISTORIES [BACKEND]; prints
 // the verdict, what changed, and the choices of that history.

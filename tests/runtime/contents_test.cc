@@ -14,7 +14,7 @@
 namespace shadowgraph {
 namespace {
 
-/// What goes wrong on the way to the book; empty: nothing.
+/// A change on the way to the book; empty: none.
 using Slip = std::function<void(Step&, PoolState&)>;
 
 /// The first finding of histories, with their seed and step.

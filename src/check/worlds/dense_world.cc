@@ -133,7 +133,7 @@ void DenseWorld::make_copies(const Step& step) {
     if (!kind_.cross) copy_slot(c, step.full_to_swa);
 }
 
-/// What is new was computed elsewhere.
+/// Another engine computed the new tokens.
 void DenseWorld::arrive(const StepRows& r) {
   for (size_t t = 0; t < encoded_.size(); ++t)
     write_slot(static_cast<int32_t>(encoded_[t]), r.fresh[t]);

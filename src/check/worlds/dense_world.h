@@ -58,9 +58,10 @@ class DenseWorld final : public LayerWorld {
   /// The batch as that step of a draft has it.
   static ForwardBatch at_step(ForwardBatch batch, size_t step);
 
-  /// As large as the keys' logits, and one in four -inf; beside selector data of no weight.
+  /// One for each query head: as large as the keys' logits, one in four -inf. Beside selector data
+  /// none has any weight.
   std::vector<float> sink_logits();
-  // What a step is about, before it runs.
+  // Before a step runs: its rows, and the contents of their slots.
   void read_step(const Step& step, const ForwardBatch& batch);
   void name_new(StepRows* rows);
   void name_old(StepRows* rows);

@@ -89,7 +89,7 @@ bool DenseWorld::holds(int32_t slot, int32_t number) const {
          (kind_.mla || has(v_cache_, contents_.stored_v(number)));
 }
 
-/// What lies in a slot, for people.
+/// Names the content of a slot, for people.
 std::string DenseWorld::told(int32_t slot) const {
   const int32_t number = held(slot);
   if (number < 0) return "nothing that anybody has stored";

@@ -50,7 +50,7 @@ class LayerWorld {
   virtual void rewind() = 0;
   /// The history with that number begins: no request owns a state.
   virtual void begin_history(uint64_t number) = 0;
-  /// What the layer's parameters have of it on the device; bound once.
+  /// A logit on the device for each query head, bound once; empty: the layer has no sinks.
   virtual std::span<const float> sinks() const { return {}; }
   /// What the layer is given and gives, over the first so many tokens: all but LayerIo::kind.
   virtual void describe(int64_t tokens, size_t step, LayerIo* io) const = 0;

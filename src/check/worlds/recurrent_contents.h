@@ -17,7 +17,7 @@
 
 namespace shadowgraph {
 
-/// What a token brings to a layer: rows of the inputs that are bound.
+/// A token gives a layer one row of each of these inputs that is bound.
 struct RecurrentInputs {
   Buffer x, gate, b, z, q, k, v;  // those that the layer lacks have no data
 

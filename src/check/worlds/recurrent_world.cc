@@ -199,7 +199,7 @@ void RecurrentWorld::receive(const Step& step, const ForwardBatch& batch, bool f
   known_ = contents(pools_), known_drafts_ = contents(drafts_);
 }
 
-/// What a request's slot must hold, and what it holds.
+/// Compares what each request's slot holds with what it must hold.
 Status RecurrentWorld::check_reads(const ForwardBatch& batch) {
   Status status;
   right_ = before_;

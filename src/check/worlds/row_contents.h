@@ -1,5 +1,5 @@
-// What the keys of a step's rows hold if all is right, as the step's chains say it, and the numbers
-// of contents: whose tokens they are. Tested by tests/check/row_contents_test.cc.
+// RowContents names what each key of a step's rows must hold, from the step's chains; contents have
+// numbers, which say whose tokens they are. Tested by tests/check/row_contents_test.cc.
 #pragma once
 
 #include <cstdint>

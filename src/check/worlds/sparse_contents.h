@@ -20,11 +20,11 @@ class SparseContents {
   /// Its number; its bytes are made when it is first asked for.
   int32_t number(const TokenContent& content);
   const TokenContent& operator[](int32_t number) const { return numbers_[number]; }
-  /// As a layer's pools hold them: slot i is content i.
+  /// Pools like those of the layer, in which slot i is content i.
   HostSparsePools& pools() { return pools_; }
   const HostSparsePools& pools() const { return pools_; }
 
-  // What a step is given of one.
+  // A step is given one of these for each new token.
   struct Given {
     std::vector<std::byte> index_k, index_k_scale, latent;  // e4m3, f32, f32
   };

@@ -38,7 +38,7 @@ class SparseWorld final : public LayerWorld {
   Status bind_buffers();
   void read_step(const Step& step, const ForwardBatch& batch);
   void adopt();
-  /// What is new was computed elsewhere.
+  /// Another engine computed the new tokens.
   void arrive();
   void give();
   void own_rows(std::span<const OwnerId> owners);

@@ -41,7 +41,7 @@ class V4World final : public LayerWorld {
     int64_t first = 0;        // below it all is padding's
     std::vector<uint8_t> defined, defined_before;
     SlotOwners owners;
-    // What is stored behind each chain of tokens that was computed, and of which a slot has
+    // Bytes that were computed, by the chain behind which they are stored; contents by slot
     std::unordered_map<Chain, std::vector<std::byte>> made;
     std::map<int64_t, TokenContent> held;
 
@@ -87,7 +87,8 @@ class V4World final : public LayerWorld {
   /// These tokens of a request were computed elsewhere.
   void arrive(const ForwardBatch& batch, int64_t request, int32_t first, int32_t end);
   void arrive_all(const ForwardBatch& batch, bool first);
-  /// What the tokens from first on leave is in the pools; of latents from first_latent on.
+  /// Takes from the pools what the tokens from first on leave there; of latents from first_latent
+  /// on.
   void note(const V4Places& places, std::span<const TokenContent> tokens, int32_t first,
             int32_t first_latent, HostLatents& pools);
   /// key: of what is made.

@@ -12,7 +12,7 @@
 namespace shadowgraph {
 namespace {
 
-/// What the runtime does beside plain paging: one of these at a time.
+/// A feature of the runtime beside plain paging: one of these at a time.
 enum class Extra : uint8_t { kNone, kRadix, kSwaPool, kEncoder };
 std::string_view name_of(Extra e) {
   constexpr std::string_view kNames[] = {"none", "radix", "swa_pool", "encoder"};
@@ -57,7 +57,7 @@ void choose_rank(Choices& c, History* h) {
   h->runtime.num_pages = static_cast<int32_t>(pages_for(h->runtime.num_pages, m.dcp_size));
 }
 
-/// What the pools hold, and the order in which the device works.
+/// Chooses the types of the pools, and the order in which the device works.
 void choose_device(Choices& c, History* h) {
   RunnerOptions& r = h->runner;
   using enum DType;
@@ -77,7 +77,8 @@ void choose_splits(Choices& c, History* h) {
   s.off = c.one_in("split.off", 8);
 }
 
-/// What q, K and V are; a selector tells keys where an output may depend on how they are cut.
+/// Chooses what q, K and V are; a selector tells keys where an output may depend on how they are
+/// cut.
 void choose_data(Choices& c, History* h) {
   using enum RunnerData;
   RunnerData& data = h->runner.data;

@@ -132,7 +132,7 @@ void choose_v4_layers(const Backend& b, Choices& c, History* h) {
   }
 }
 
-/// What the backend serves.
+/// Chooses layers of the kinds that the backend serves.
 void choose_kinds(const Backend& b, Choices& c, History* h) {
   if (b.info().sparse) return choose_sparse_layers(c, h);
   if (b.info().dual_chunk) return choose_dual_chunks(c, h);
@@ -202,7 +202,7 @@ void change_window(const History& h, Choices& c, LayerKind* layer, LayerValues*)
   if (window == before) window = before > 0 ? before - 1 : most;
 }
 
-/// What a layer may have of its own, where others share lists and plans with it.
+/// Changes that make a layer differ from others that share its lists and plans.
 std::vector<Change> changes_of(const Backend& b, const History& h, const LayerKind& layer) {
   std::vector<Change> changes = {change_scale};
   if (h.runner.data == RunnerData::kRandom) changes.push_back(change_cap);

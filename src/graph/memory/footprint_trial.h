@@ -46,7 +46,7 @@ class FootprintTrial {
   void put(const Image& image) const;
   /// Other values wherever nothing is read. nan: and no numbers where something is touched.
   Image scrambled(bool nan) const;
-  /// As `otherwise`, and where something is written as `written`.
+  /// Bytes of `otherwise`; of `written` where something is written.
   Image with_writes(Image otherwise, const Image& written) const;
   /// The smallest part that was found of what is unlike in the two images and makes the body give
   /// other results.

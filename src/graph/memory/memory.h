@@ -100,8 +100,8 @@ class DeviceMemory {
   const Allocation* find_allocation_of(const void* p) const;
   /// The bytes of the allocation that holds p, live or not, and the red zones around it; or none.
   std::span<std::byte> place_of(const void* p) const;
-  /// What a launch may take for the buffer that holds p: the declared one, else the allocation, and
-  /// the red zones around it. Empty where none lives, or the host writes it unseen.
+  /// The buffer that a launch may mean by p (the declared one, else the allocation), and the red
+  /// zones around it. Empty where none lives, or the host writes it unseen.
   struct Surroundings {
     std::span<std::byte> buffer, all;
   };
