@@ -330,8 +330,9 @@ void RecurrentWorld::note(const ForwardBatch& batch, int64_t i) {
   const std::span<const TokenContent> tokens = tokens_of(i);
   if (!is_target_verify(batch.mode))
     return book_.put(tokens.back(), one_of(known_, pools_, slot_of_request(batch, i)));
+  const std::span<const TokenContent> drafted = tokens.subspan(static_cast<size_t>(e.prefix_len));
   for (int32_t t = 0; t < e.q_len; ++t)
-    book_.put(tokens[static_cast<size_t>(e.prefix_len + t)],
+    book_.put(drafted[static_cast<size_t>(t)],
               one_of(known_drafts_, drafts_, i * draft_steps_ + t));
 }
 
