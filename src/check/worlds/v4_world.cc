@@ -127,6 +127,11 @@ void V4World::own_request(const V4Places& places, const RequestExtent& e, OwnerI
              [&](Shelf& s, int64_t slot, int32_t /*position*/) { own(s, slot, owner); });
 }
 
+/// Unified pools have latents and blocks in one, each in slots of its own.
+bool V4World::is_block(const Shelf& shelf, int64_t slot, const V4Places& places, int32_t p) const {
+  return &shelf == &blocks_ || (&shelf == &tokens_ && slot != places.token(p));
+}
+
 /// A slot of a ring has its last token.
 void V4World::note(const V4Places& places, std::span<const TokenContent> tokens, int32_t first,
                    int32_t first_latent, HostLatents& pools) {
@@ -139,8 +144,7 @@ void V4World::note(const V4Places& places, std::span<const TokenContent> tokens,
   for (const auto& [place, p] : last) {
     auto& [s, slot] = place;
     const TokenContent& content = tokens[static_cast<size_t>(p)];
-    const Chain key =
-        s == &state_ || slot == places.token(p) ? content.chain : of_block(content.chain);
+    const Chain key = is_block(*s, slot, places, p) ? of_block(content.chain) : content.chain;
     s->made.try_emplace(key, bytes_of_slot(*s, slot, bytes_of(*s, &pools)));
     s->held[slot] = content;
     s->defined[static_cast<size_t>(slot)] = 1;
@@ -231,8 +235,8 @@ Status V4World::check_reads(const ForwardBatch& batch) {
     for_read(places, batch.extent(i).prefix_len, [&](Shelf& s, int64_t slot, int32_t p) {
       ++reads;
       const TokenContent& content = tokens[static_cast<size_t>(p)];
-      const bool block = &s != &state_ && slot != places.token(p);
-      Status wrong = check_read(s, slot, block ? of_block(content.chain) : content.chain, content);
+      const Chain key = is_block(s, slot, places, p) ? of_block(content.chain) : content.chain;
+      Status wrong = check_read(s, slot, key, content);
       if (status.ok()) status = std::move(wrong);
     });
     judged("life.read", reads);
