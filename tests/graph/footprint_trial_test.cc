@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "conformance/kernels.h"
+#include "graph/memory/asan_guard.h"
 #include "shadowgraph/device/arena.h"
 #include "shadowgraph/device/graph.h"
 #include "shadowgraph/device/sim_device.h"
