@@ -94,7 +94,7 @@ std::string level_text(int64_t value) {
   }
 }
 
-/// Levels that random choices should take. The choices that were made give the same case alone.
+/// Levels that random choices should take. Choices that were made give their case without them.
 struct Wishes {
   std::vector<Level> levels;  // a named draw takes its own, where it has that
   bool even = false;          // other named draws take each of their levels as often as any other

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "backends/sparse/deepseek_v4.h"
 #include "check/layer_runs.h"
 #include "launch/block_launch.h"
@@ -93,6 +95,30 @@ TEST(V4World, WhatIsStoredElsewhereGoesOn) {
     EXPECT_EQ(w.step(prebuilt).to_string(), "ok") << backend;
     EXPECT_EQ(w.step({.prefix_lens = {7, 6}}).to_string(), "ok") << backend;
   }
+}
+
+/// Tokens have slots of the window pool: the last one of a block may have the number of its block.
+TEST(V4World, ABlockWithTheNumberOfItsLastTokenIsABlock) {
+  ModelConfig model = model_of(2, {small_v4_layer(2)});
+  model.swa_pool = true;
+  World w("deepseek_v4", model, options_of(model, {}));
+  // Page 3 of the full pool, which is block 3, is page 1 of the window pool: its slots are 2 and 3.
+  const auto renumbered = [](Step step) {
+    const auto one = std::ranges::find(step.full_to_swa, 2),
+               of_three = step.full_to_swa.begin() + 6;
+    std::swap_ranges(one, one + 2, of_three);
+    return step;
+  };
+  const Step prompt =
+      renumbered(w.made({.mode = ForwardMode::kExtend, .prefix_lens = {0}, .q_lens = {12}}));
+  Step next = renumbered(w.made({.prefix_lens = {12}}));
+  const auto slots = TokenTable{prompt.req_to_token, prompt.width}.row(1);
+  const auto last = std::ranges::find(slots.first(8), 7);
+  ASSERT_NE(last, slots.first(8).end()) << "a token that no window of the next step sees";
+  ASSERT_EQ(prompt.full_to_swa[7], 3);
+  next.full_to_swa[6] = next.full_to_swa[7] = 0;
+  EXPECT_EQ(w.runner.step(prompt).to_string(), "ok");
+  EXPECT_EQ(w.runner.step(next).to_string(), "ok");
 }
 
 /// The engine's own layout: bytes of codes, scales and rope.

@@ -16,13 +16,16 @@ namespace {
 
 using enum DeviceError;
 
+/// Why the tests below skip themselves without kHasWideMemory.
+constexpr const char* kTooWide =
+    "a sanitizer takes a byte of its own for every 8 of a mapping: 2 GiB and more for these";
+
 constexpr size_t kPitch = (size_t{1} << 32) + 64, kRows = 4, kWidth = 16;
 
 class WideRows : public testing::Test {
  protected:
   void SetUp() override {
-    if (!kHasWideMemory)
-      GTEST_SKIP() << "a sanitizer shadows all bytes of a mapping, and these are too many";
+    if (!kHasWideMemory) GTEST_SKIP() << kTooWide;
     ASSERT_EQ(device_.malloc(kPitch * kRows, &far_), kSuccess);
     ASSERT_EQ(device_.malloc(kWidth * kRows, &near_), kSuccess);
     ASSERT_EQ(device_.graph_create(&graph_), kSuccess);
@@ -89,8 +92,7 @@ TEST(WideBuffer, ItsRowsLieApartAndItsElementsCountWhatIsBetween) {
 }
 
 TEST(WideBuffer, AnArenaBindsItWritesItAndJudgesItsRows) {
-  if (!kHasWideMemory)
-    GTEST_SKIP() << "a sanitizer shadows all bytes of a mapping, and these are too many";
+  if (!kHasWideMemory) GTEST_SKIP() << kTooWide;
   SimDevice device({.choose = {}, .memory_bytes = size_t{1} << 39});
   Stream stream(device);
   Arena arena(device, size_t{1} << 38);

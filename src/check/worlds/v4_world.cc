@@ -138,7 +138,7 @@ void V4World::note(const V4Places& places, std::span<const TokenContent> tokens,
   const auto end = static_cast<int32_t>(tokens.size());
   std::map<std::pair<Shelf*, int64_t>, int32_t> last;
   for_stored(places, first, end, [&](Shelf& s, int64_t slot, int32_t p) {
-    const bool latent = &s == &tokens_ && slot == places.token(p);
+    const bool latent = &s == &tokens_ && !is_block(s, slot, places, p);
     if (slot >= s.first && !(latent && p < first_latent)) last[{&s, slot}] = p;
   });
   for (const auto& [place, p] : last) {

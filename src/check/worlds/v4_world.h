@@ -72,7 +72,7 @@ class V4World final : public LayerWorld {
   void share(Shelf& shelf, int64_t slot, OwnerId owner);
   void retire_undefined(const Shelf& shelf);
   int64_t state_row(const V4Places& places, int32_t position) const;
-  /// A slot that for_stored or for_read gave for the position holds a block, and no token.
+  /// Does a slot that for_stored or for_read gives for the position hold a block?
   bool is_block(const Shelf& shelf, int64_t slot, const V4Places& places, int32_t p) const;
 
   void own_request(const V4Places& places, const RequestExtent& extent, OwnerId owner);
