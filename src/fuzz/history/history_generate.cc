@@ -67,10 +67,12 @@ void choose_device(Choices& c, History* h) {
   r.plans_ahead = c.one_in("plans_ahead", 3);
 }
 
-/// Short contexts are cut, too: by the engine's rule for a small GPU, or at a fixed size.
+/// Short contexts are cut, too: by the engine's rule for a small GPU, or at a fixed size. Each query
+/// has a partial result of each part, so that large histories have longer parts.
 void choose_splits(Choices& c, History* h) {
   SplitConfig& s = h->model.split;
   s.fixed_size = c.of("split.fixed_size", {0, 0, 0, 1, 3, 8});
+  if (h->sizes != HistorySizes::kSmall) s.fixed_size *= 16;
   s.min_size = c.of("split.min_size", {128, 1, 4, 1});
   s.num_sms = c.of("split.num_sms", {132, 1, 2, 4});
   s.max_splits = c.of("split.max_splits", {8, 1, 3});
