@@ -193,7 +193,7 @@ typedef struct {
 #define SG_CACHE_INIT \
   { sizeof(sg_cache), NULL, NULL, NULL, NULL, SG_NHD, 0, 0, 1, 1 }
 
-/* Which pages hold which request: a table, or lists. All are int32. */
+/* Which pages hold which request: a table, or lists, and then the other is NULL. All are int32. */
 typedef struct {
   size_t struct_size;
   const DLTensor* page_table;    /* [batch, max_pages] page ids; rows may lie apart */

@@ -14,6 +14,7 @@
 #include "fuzz/history/fault_hunt.h"
 #include "fuzz/history/fault_matrix.h"
 #include "gpu.h"
+#include "mutants.h"
 
 namespace shadowgraph::cli {
 namespace {
@@ -24,7 +25,8 @@ struct FaultsCommand {
   std::vector<std::string> ids;       // empty: all
   std::vector<std::string> backends;  // of the matrix; empty: all
   bool matrix = false;
-  uint64_t cases = 0;  // histories of each fault, or of a pair of the matrix; 0: not given
+  MutantsCommand mutants;  // in place of faults
+  uint64_t cases = 0;      // histories of each fault, or of a pair of the matrix; 0: not given
   double budget_seconds = 60;
   bool budget_given = false, backend_given = false;
   uint64_t clean_cases = 0;  // 0: none
@@ -54,6 +56,8 @@ constexpr char kFaultsExamples[] =
     "  shadowgraph faults --matrix                  each fault on each backend: 6 minutes on 16 "
     "cores\n"
     "  shadowgraph faults --matrix --id K13 --backend flashmla --backend deepseek_v4\n"
+    "  shadowgraph faults --mutants build/recall    slips that nobody chose, in the program that "
+    "`./dev recall` built\n"
     "  shadowgraph faults --ledger night/           any number of processes share the catalogue; "
     "`merge-reports night/`\n"
     "  shadowgraph faults --device cuda             on a GPU, too: does it give the numbers that "
@@ -68,7 +72,9 @@ constexpr char kFaultsExamples[] =
     "acted: no history had\n"
     "what it changes. Exit code: 0 all are found, 1 some are missed, 3 none is missed and some are "
     "inert or never acted;\n"
-    "with --matrix 1 if one is missed, else 0 if one is found: no fault acts everywhere. "
+    "with --matrix or --mutants 1 if one is missed, else 0 if one is found: no fault acts "
+    "everywhere, "
+    "and a slip may change nothing. "
     "`shadowgraph list "
     "faults` has the catalogue, `shadowgraph explain "
     "K31` one entry.";
@@ -117,8 +123,11 @@ class FaultsRun {
 
   int run() {
     const auto start = std::chrono::steady_clock::now();
-    const std::vector<const Fault*> faults = chosen_faults(options_);
-    if (options_.matrix) {
+    const bool mutants = !options_.mutants.folder.empty();
+    const auto faults = mutants ? std::vector<const Fault*>{} : chosen_faults(options_);
+    if (mutants) {
+      run_mutants(options_.mutants, options_.common, &report_);
+    } else if (options_.matrix) {
       run_matrix(faults);
     } else {
       Progress progress(options_.common, "faults");
@@ -130,7 +139,7 @@ class FaultsRun {
     }
     if (options_.clean_cases > 0 && !interrupted()) run_clean();
     report_.interrupted = interrupted();
-    judge_faults(&report_);
+    if (!mutants) judge_faults(&report_);
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return finish(report_, options_.common);
@@ -365,7 +374,18 @@ int run_with(FaultsCommand& options) {
     throw UsageError("--diagnose is of what is found here, without --device cuda");
   if (options.matrix && (options.device == DeviceKind::kCuda || options.diagnose))
     throw UsageError("--matrix runs on the simulated device, without --diagnose");
-  if (!options.matrix && options.backend_given) throw UsageError("--backend is of --matrix");
+  const bool mutants = !options.mutants.folder.empty();
+  if (!options.matrix && !mutants && options.backend_given)
+    throw UsageError("--backend is of --matrix and --mutants");
+  if (mutants && options.backends.size() > 1)
+    throw UsageError("--backend: with --mutants one, or all");
+  if (mutants && (options.matrix || options.diagnose || shared || options.clean_cases > 0 ||
+                  options.device == DeviceKind::kCuda))
+    throw UsageError("--mutants runs a program of its own: --id, --backend, --cases, --threads");
+  options.mutants.ids = options.ids;
+  if (mutants && !options.backends.empty()) options.mutants.backend = options.backends[0];
+  if (options.cases > 0) options.mutants.cases = options.cases;
+  if (options.budget_given) options.mutants.seconds = options.budget_seconds;
   apply(options.common);
   if (shared) {
     if (options.cases == 0) options.cases = kLedgerCases;
@@ -389,16 +409,23 @@ Verb add_faults(CLI::App& app) {
   const Option budget = command.number(
       "--budget-seconds", options->budget_seconds, 0.01, 1e6,
       "For each fault (default 60); with --matrix for each pair that acts and is not "
-      "found (default 5)");
+      "found (default 5); with --mutants the time after which one hangs (default 600)");
   command.flag("--matrix", options->matrix,
                "Each fault on each backend: found, missed, inert, or never acted and why");
+  command.text("--mutants", options->mutants.folder,
+               "Instead, each mutant of a folder of `./dev recall`, in its program: the same "
+               "verdicts",
+               "FOLDER");
   const Option backend =
       command.names("--backend", options->backends, "NAME",
-                    "With --matrix: on this backend only; may be given more than once");
+                    "With --matrix: on this backend only; may be given more than once; with "
+                    "--mutants one");
   command.number(
       "--cases", options->cases, uint64_t{1}, uint64_t{1} << 62,
       "Histories of each fault, until it is found, in place of a budget in seconds; with "
-      "--ledger always (default 4000); with --matrix of each pair (default 60)");
+      "--ledger always (default 4000); with --matrix of each pair (default 60), with --mutants of "
+      "each "
+      "mutant (default 1000)");
   command.number("--clean-cases", options->clean_cases, uint64_t{1}, uint64_t{1} << 62,
                  "Afterwards, so many histories with nothing planted");
   command.flag("--diagnose", options->diagnose,

@@ -9,10 +9,12 @@
 #include "faults/faults.h"
 #include "fuzz/call/generate.h"
 #include "fuzz/device/device_grid.h"
+#include "fuzz/device/update_grid.h"
 #include "fuzz/file/call_file.h"
 #include "fuzz/file/history_file.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/grid/step_grid.h"
+#include "fuzz/mutate/call_grid.h"
 #include "fuzz_command.h"
 #include "fuzz_tables.h"
 #include "io/file.h"
@@ -82,6 +84,8 @@ constexpr char kFuzzExamples[] =
     "captures\n"
     "  shadowgraph fuzz --exhaustive decode         every small batch of a mode, in every graph\n"
     "  shadowgraph fuzz --backend flashattention --plant K04      what notices this fault\n"
+    "  shadowgraph fuzz --cases 200 --backend triton --digest a.txt      to compare with another "
+    "version's, or another machine's\n"
     "  shadowgraph fuzz --device cuda --plant K04   the same on a GPU, and with the same numbers\n"
     "  shadowgraph fuzz --cases 100000 --ledger night/     shared with any number of processes; "
     "`merge-reports night/` has the verdict\n"
@@ -93,7 +97,7 @@ constexpr char kFuzzExamples[] =
     "the bound of an\n"
     "oracle that knows the requests alone; layers of states or of chosen keys have the bits of "
     "each request alone.\n"
-    "Findings are shrunk to few requests.\n"
+    "Findings are shrunk to few requests, each for 20 s or a third of --seconds at most.\n"
     "The others are single calls: of attention (paged or ragged, any dtype, mask, layout), with "
     "NaN in every byte that\n"
     "no query may see, or of recurrences, convolutions and gates over states in slots. Exact data "
@@ -134,7 +138,8 @@ int run_call(const FuzzCommand& options) {
   Choices choices(list);
   const Case x = generate(choices);
   Gpu gpu(options.device);
-  const RunOptions run = run_options(options, gpu.calls());
+  RunOptions run = run_options(options, gpu.calls());
+  run.diagnose = true;
   Status status = check_case(x, run);
   report.cases = 1;
   report.coverage.push_back(coverage_of(coverage_key(x), 1));
@@ -147,6 +152,17 @@ int run_call(const FuzzCommand& options) {
   return finish(report, options.common);
 }
 
+}  // namespace
+
+void save_digest(const FuzzCommand& options, std::span<const RunRecord> runs, Report* report) {
+  if (options.digest.empty()) return;
+  const std::string text = to_digest(runs);
+  Status status = write_file(options.digest, std::as_bytes(std::span(text)));
+  for (Finding& f : status.findings()) report->findings.push_back(std::move(f));
+}
+
+namespace {
+
 /// One history, as a finding gives its choices.
 int run_choices(const FuzzCommand& options, const Chosen& chosen) {
   const ChoiceSequence list = given_choices(options);
@@ -158,7 +174,11 @@ int run_choices(const FuzzCommand& options, const Chosen& chosen) {
   history.runner.diagnose = true;
   Gpu gpu(options.device);
   history.runner.make_device = gpu.make_device();
-  HistoryResult result = run_history(history, choices, planted.tap());
+  RunRecord run;
+  HistoryResult result = options.digest.empty()
+                             ? run_history(history, choices, planted.tap())
+                             : record_history(history, choices, planted.tap(), &run);
+  save_digest(options, {&run, 1}, &report);
   const bool judged = result.judged > 0 || !result.findings.ok();
   ++(judged ? report.cases : report.skipped);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -186,6 +206,8 @@ int run_with(FuzzCommand& options, const RunCampaign& run_campaign) {
   const Chosen chosen = choose(options);
   check_device(options.device, options.common);
   const bool grid = !options.exhaustive.empty();
+  if (!options.digest.empty() && chosen.backends.empty())
+    throw UsageError("--digest: kernels have no steps; `shadowgraph list backends`");
   if (options.device == DeviceKind::kCuda && grid)
     throw UsageError("--device cuda: " + options.exhaustive + " runs on the simulated device");
   if (grid && options.seconds_given && options.campaign.ledger.empty())
@@ -203,6 +225,7 @@ int run_with(FuzzCommand& options, const RunCampaign& run_campaign) {
 std::vector<std::pair<std::string, std::string>> names_of_grids() {
   std::vector<std::pair<std::string, std::string>> names = {
       {"device-3", "device-3"}, {"device-4", "device-4"}, {"device-5", "device-5"}};
+  for (const std::string_view grid : {kUpdateGrid, kCallGrid}) names.emplace_back(grid, grid);
   for (const StepGrid& grid : step_grids()) names.emplace_back(grid.name, grid.name);
   return names;
 }
@@ -225,6 +248,19 @@ Shard shard_of_environment() {
         index == nullptr ? "" : index, count == nullptr ? "" : count));
   if (const char* path = std::getenv("TEST_SHARD_STATUS_FILE")) (void)write_file(path, {});
   return shard;
+}
+
+/// What is written besides the report. Gives --digest.
+Option add_files(Command& command, FuzzCommand& options) {
+  command.text(
+      "--save-failures", options.save_failures,
+      "Write each history or call that fails, shrunk, into this folder: `shadowgraph replay`",
+      "DIR");
+  return command.text(
+      "--digest", options.digest,
+      "Write a hash of each step of each history (batch, contents, metadata, outputs), and one of "
+      "each field: `shadowgraph replay --against`",
+      "FILE");
 }
 
 /// The i-th of n parts of a run.
@@ -261,7 +297,8 @@ Verb add_fuzz(CLI::App& app, const RunCampaign& elsewhere) {
                      "Number of the first case (default 0); of a mode's grid, too");
   const Option max_findings = command.number(
       "--max-findings", options->common.max_findings, size_t{1}, std::numeric_limits<size_t>::max(),
-      "Stop after N findings, and list no more than these (default 100); with "
+      "Stop after N findings, and list no more than these (default 100); those of one case stop it "
+      "as one; with "
       "--ledger list so many failing cases of each law (default 10)");
   const Option exhaustive = command.choice(
       "--exhaustive", options->exhaustive, names_of_grids(),
@@ -273,10 +310,8 @@ Verb add_fuzz(CLI::App& app, const RunCampaign& elsewhere) {
       "--plant", options->plants, "ID",
       "Run with this fault in, to see what notices: `shadowgraph list faults`; may be given "
       "more than once");
-  command.text(
-      "--save-failures", options->save_failures,
-      "Write each history or call that fails, shrunk, into this folder: `shadowgraph replay`",
-      "DIR");
+  const Option digest = add_files(command, *options);
+  digest.excludes(exhaustive);
   add_device(command, options->device);
   const Option choices =
       command
@@ -288,7 +323,7 @@ Verb add_fuzz(CLI::App& app, const RunCampaign& elsewhere) {
           .excludes(first)
           .excludes(exhaustive);
   const Option ledger = add_campaign(command, options->campaign);
-  ledger.excludes(choices);
+  ledger.excludes(choices).excludes(digest);
   if (elsewhere) ledger.required();
   const Option shard = add_shard(command, options);
   shard.excludes(choices).excludes(ledger);

@@ -9,8 +9,10 @@
 #include "core/laws.h"
 #include "fuzz/file/call_file.h"
 #include "fuzz/file/history_file.h"
+#include "fuzz/file/run_record.h"
 #include "fuzz/history/buffer_log.h"
 #include "fuzz/history/effects.h"
+#include "io/file.h"
 #include "report/escape.h"
 
 namespace shadowgraph::cli {
@@ -19,6 +21,7 @@ namespace {
 struct ReplayCommand {
   Common common;
   std::string path;
+  std::string against, digest;  // files; empty: none
   std::vector<std::string> plants;
   bool clean = false, all = false;
 };
@@ -27,6 +30,12 @@ constexpr char kReplayExamples[] =
     "  shadowgraph fuzz --save-failures found/      writes one file for each failure\n"
     "  shadowgraph replay found/table.capacity-1.json\n"
     "  shadowgraph replay K31.json --clean          without the faults that the file names\n"
+    "  shadowgraph replay K31.json --clean --against K31.json    the first step and field that "
+    "they "
+    "change\n"
+    "  shadowgraph replay A.json --against old.txt  of another version: its `replay A.json "
+    "--digest "
+    "old.txt`\n"
     "Of every step: who takes part, and what each buffer held before it, after the fill, and after "
     "its launches ran;\n"
     "buffers that did not change are left out (--all). The file holds all numbers of the case, so "
@@ -76,6 +85,8 @@ class ReplayRun {
     head(x);
     status = run_steps(x, planted);
     report_.cases = 1;
+    if (!options_.digest.empty()) save_digest(x, planted);
+    if (!options_.against.empty()) compare(x, planted);
     add(status, x.history.to_string());
     count_plants(planted, status.ok() && !planted.faults().empty() && is_changed(x), &report_);
     judge_plants("give it other cases: `shadowgraph fuzz --plant`", &report_);
@@ -101,6 +112,59 @@ class ReplayRun {
     });
   }
 
+  RunRecord record(const HistoryCase& x, const Planted& planted) const {
+    RunRecord run;
+    (void)record_case(x, planted.tap(), &run);
+    return run;
+  }
+  void save_digest(const HistoryCase& x, const Planted& planted) {
+    const RunRecord run = record(x, planted);
+    const std::string text = to_digest({&run, 1});
+    add(write_file(options_.digest, std::as_bytes(std::span(text))), "");
+  }
+
+  /// The other run: a case file with its own faults, or the digest of a run of these choices.
+  Status read_other(const HistoryCase& x, RunRecord* other) const {
+    std::vector<std::byte> bytes;
+    Status status = read_file(options_.against, &bytes);
+    if (!status.ok()) return status;
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (!is_digest(text)) {
+      HistoryCase theirs;
+      status = parse_case(text, options_.against, &theirs);
+      if (!status.ok()) return status;
+      std::vector<const Fault*> faults;
+      for (const std::string& id : theirs.plants) faults.push_back(&planted_fault(id));
+      *other = record(theirs, Planted(faults));
+      return status;
+    }
+    std::vector<RunRecord> runs;
+    status = parse_digest(text, options_.against, &runs);
+    const auto same = std::ranges::find(runs, x.choices, &RunRecord::choices);
+    if (status.ok() && same == runs.end())
+      status.add(make_finding("io.kind", at(options_.against), "a history of the case's choices",
+                              fmt::format("{} others", runs.size())));
+    if (status.ok()) *other = std::move(*same);
+    return status;
+  }
+  void compare(const HistoryCase& x, const Planted& planted) {
+    RunRecord other;
+    const Status status = read_other(x, &other);
+    report_.bad_input |= !status.ok();
+    add(status, "");
+    if (!status.ok()) return;
+    const std::optional<RunDifference> d = first_difference(record(x, planted).steps, other.steps);
+    if (!d) return say(fmt::format("\nthe same as {}, step by step\n", options_.against));
+    Finding f = make_finding("run.nondeterminism", at(d->field + d->place),
+                             fmt::format("{} in {}", d->others, options_.against), d->mine);
+    f.case_id = fmt::format("step {}", d->step + 1);
+    f.reproduce = fmt::format("shadowgraph replay {}{} --against {}", options_.path,
+                              options_.clean ? " --clean" : "", options_.against);
+    Status found;
+    found.add(std::move(f));
+    add(found, "");
+  }
+
   /// Does anything that is read differ from a run without what is planted?
   bool is_changed(HistoryCase x) const {
     Effects effects[2];
@@ -114,8 +178,12 @@ class ReplayRun {
   }
 
   void say(const std::string& text) const {
-    if (options_.common.format == Format::kText && options_.common.output.empty())
-      write_stdout(escape_controls(text));
+    if (options_.common.format != Format::kText || !options_.common.output.empty()) return;
+    for (std::string_view rest = text; !rest.empty();) {
+      const size_t end = rest.find('\n');
+      write_stdout(escape_controls(rest.substr(0, end)) + (end < rest.size() ? "\n" : ""));
+      rest.remove_prefix(std::min(end, rest.size() - 1) + 1);
+    }
   }
   void head(const HistoryCase& x) const {
     say(fmt::format("{}\n", x.history.to_string()));
@@ -139,7 +207,7 @@ class ReplayRun {
     for (Finding f : status.findings()) {
       if (f.case_id.empty()) f.case_id = what;
       add_refs(planted_, &f);
-      f.reproduce = "shadowgraph replay " + options_.path;
+      if (f.reproduce.empty()) f.reproduce = "shadowgraph replay " + options_.path;
       report_.findings.push_back(std::move(f));
     }
   }
@@ -153,10 +221,13 @@ class ReplayRun {
 /// A call of a kernel: one step, without buffers to show.
 int replay_call(const ReplayCommand& options) {
   if (!options.plants.empty()) throw UsageError("--plant: faults have no place in a single call");
+  if (!options.against.empty() || !options.digest.empty())
+    throw UsageError("--against, --digest: a single call has no steps");
   Report report = start_report("replay", options.common);
   CallCase call;
   RunOptions run;
   run.arith = options.common.arith, run.isa = options.common.isa;
+  run.diagnose = true;
   Status status = read_call(options.path, &call);
   report.bad_input = !status.ok();
   if (status.ok()) {
@@ -187,6 +258,12 @@ Verb add_replay(CLI::App& app) {
   command.text("CASE", options->path, "A case file (shadowgraph.case/1 or call/1)").required();
   command.names("--plant", options->plants, "ID", "A fault besides those of the file");
   command.flag("--clean", options->clean, "Without the faults that the file names");
+  command.text("--against", options->against,
+               "Compare with another run of it, a case file or a digest: the first step and field "
+               "that differ (run.nondeterminism)",
+               "FILE");
+  command.text("--digest", options->digest,
+               "Write a hash of each step, and one of each of its fields", "FILE");
   command.flag("--all", options->all, "Buffers that did not change, too");
   add_common_options(command, options->common);
   return {command, [options] { return run_with(*options); }};

@@ -25,6 +25,7 @@ struct FuzzCommand {
   std::vector<std::string> backends;  // empty: all, and the kernels
   std::vector<std::string> plants;
   std::string save_failures;  // a folder; empty: none
+  std::string digest;         // a file; empty: none
   std::string choices;        // of one history
   DeviceKind device = DeviceKind::kSim;
   bool choices_given = false;
@@ -51,6 +52,9 @@ CaseRange range_of(const FuzzCommand& options);
 /// At the end of a run.
 void say_what_is_void(const Planted& planted, bool changed, const std::string& nothing,
                       const std::string& more, Report* report);
+
+/// Writes the digest of what ran, if the options want it.
+void save_digest(const FuzzCommand& options, std::span<const RunRecord> runs, Report* report);
 
 /// Random calls and histories.
 int run_random(const FuzzCommand& options, const Chosen& chosen);

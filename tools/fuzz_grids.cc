@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "fuzz/device/device_grid.h"
+#include "fuzz/device/update_grid.h"
 #include "fuzz/grid/step_grid.h"
+#include "fuzz/mutate/call_grid.h"
 #include "fuzz_command.h"
 
 namespace shadowgraph::cli {
@@ -13,7 +15,7 @@ namespace {
 
 constexpr std::string_view kOfHistories[] = {"histories"}, kOfPrograms[] = {"programs"};
 // Cases of a campaign's range: a few seconds
-constexpr uint64_t kStepsOfRange = 4096, kProgramsOfRange = 1 << 16;
+constexpr uint64_t kStepsOfRange = 4096, kProgramsOfRange = 1 << 16, kCallsOfRange = 1 << 13;
 
 using Starts = std::function<void(uint64_t)>;
 /// A part of the work, 0..1, and cases.
@@ -98,16 +100,24 @@ int run_steps(const FuzzCommand& options, const StepGrid& grid, const Chosen& ch
 /// The most calls of a program.
 int calls_of(const FuzzCommand& options) { return options.exhaustive.back() - '0'; }
 
+/// A grid in which no backend runs: device programs, updates of graphs, or mutated calls.
+struct PlainGrid {
+  uint64_t size = 0, of_range = 0;  // cases: all; of a campaign's range
+  const char* what = "";            // its cases are
+  void (*add)(const FuzzCommand&, const CaseRange&, const GridRun&, Report*) = nullptr;
+};
+
+std::function<void(uint64_t, uint64_t)> told_by(const GridRun& run) {
+  return [&run](uint64_t done, uint64_t of) {
+    run.progress(static_cast<double>(done) / static_cast<double>(of), static_cast<int64_t>(done));
+  };
+}
+
 /// Adds device programs of the small scope.
 void add_programs(const FuzzCommand& options, const CaseRange& range, const GridRun& run,
                   Report* report) {
-  DeviceGridResult result = run_device_grid(
-      calls_of(options), run.threads, run.max_findings,
-      [&](uint64_t done, uint64_t of) {
-        run.progress(static_cast<double>(done) / static_cast<double>(of),
-                     static_cast<int64_t>(done));
-      },
-      run.stop, range, run.starts);
+  DeviceGridResult result = run_device_grid(calls_of(options), run.threads, run.max_findings,
+                                            told_by(run), run.stop, range, run.starts);
   report->cases = static_cast<int64_t>(result.programs);
   report->findings.assign(std::as_const(result.findings).findings().begin(),
                           std::as_const(result.findings).findings().end());
@@ -116,21 +126,56 @@ void add_programs(const FuzzCommand& options, const CaseRange& range, const Grid
     report->coverage.push_back({options.exhaustive, std::string(name_of(code)), "eager", count});
 }
 
-int run_device(const FuzzCommand& options) {
+/// Adds updates of executable graphs: by the node's kind and field.
+void add_updates(const FuzzCommand& options, const CaseRange& range, const GridRun& run,
+                 Report* report) {
+  UpdateGridResult result =
+      run_update_grid(run.threads, run.max_findings, told_by(run), run.stop, range, run.starts);
+  report->cases = static_cast<int64_t>(result.cases);
+  report->findings.assign(std::as_const(result.findings).findings().begin(),
+                          std::as_const(result.findings).findings().end());
+  report->add_laws(result.laws, {});
+  for (const auto& [what, count] : result.counts)
+    report->coverage.push_back({options.exhaustive, what, "eager", count});
+}
+
+/// Adds calls with one member changed: by the call, what was changed, and what came of it.
+void add_calls(const FuzzCommand& /*options*/, const CaseRange& range, const GridRun& run,
+               Report* report) {
+  CallGridResult result =
+      run_call_grid(run.threads, run.max_findings, told_by(run), run.stop, range, run.starts);
+  report->cases = static_cast<int64_t>(result.cases);
+  report->findings.assign(std::as_const(result.findings).findings().begin(),
+                          std::as_const(result.findings).findings().end());
+  report->add_laws(result.laws, {});
+  for (const auto& [key, count] : result.counts) {
+    const auto& [call, kind, verdict] = key;
+    report->coverage.push_back({call, kind, std::string(name_of(verdict)), count});
+  }
+}
+
+PlainGrid plain_grid_of(const FuzzCommand& options) {
+  if (options.exhaustive == kCallGrid) return {call_grid_size(), kCallsOfRange, "calls", add_calls};
+  if (options.exhaustive == kUpdateGrid)
+    return {update_cases().size(), kStepsOfRange, "updates", add_updates};
+  return {SmallPrograms(calls_of(options)).size(), kProgramsOfRange, "programs", add_programs};
+}
+
+int run_plain(const FuzzCommand& options) {
   Report report = begin_report(options);
   const auto start = std::chrono::steady_clock::now();
+  const PlainGrid grid = plain_grid_of(options);
   {
-    Progress progress(options.common, "programs");
+    Progress progress(options.common, grid.what);
     const Told told = [&](double part, int64_t done) { progress.update(part, done, 0); };
-    add_programs(options, range_of(options),
-                 {options.common.num_threads(), options.common.max_findings, interrupted(), told},
-                 &report);
+    grid.add(options, range_of(options),
+             {options.common.num_threads(), options.common.max_findings, interrupted(), told},
+             &report);
   }
   report.interrupted = interrupted();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const uint64_t size = SmallPrograms(calls_of(options)).size();
-  say_what_is_void(Planted({}), true, nothing_of(options.exhaustive, size, options, ""), kOthers,
-                   &report);
+  say_what_is_void(Planted({}), true, nothing_of(options.exhaustive, grid.size, options, ""),
+                   kOthers, &report);
   return finish(report, options.common);
 }
 
@@ -190,24 +235,23 @@ VerbCampaign steps_campaign(VerbCampaign v, const FuzzCommand& options, const St
   return v;
 }
 
-VerbCampaign programs_campaign(VerbCampaign v, const FuzzCommand& options) {
-  const CaseRange programs = range_of(options).within(0, SmallPrograms(calls_of(options)).size());
-  if (programs.size() == 0)
-    throw UsageError(fmt::format("--first: {} has {} cases", options.exhaustive,
-                                 SmallPrograms(calls_of(options)).size()));
-  if (options.campaign.range == 0) v.campaign.range = kProgramsOfRange;
-  v.campaign.cases = programs.size();
-  v.reproduce = [programs, options](const CampaignRange& part) {
+VerbCampaign plain_campaign(VerbCampaign v, const FuzzCommand& options) {
+  const PlainGrid grid = plain_grid_of(options);
+  const CaseRange cases = range_of(options).within(0, grid.size);
+  if (cases.size() == 0)
+    throw UsageError(fmt::format("--first: {} has {} cases", options.exhaustive, grid.size));
+  if (options.campaign.range == 0) v.campaign.range = grid.of_range;
+  v.campaign.cases = cases.size();
+  v.reproduce = [cases, options](const CampaignRange& part) {
     return fmt::format("shadowgraph fuzz --exhaustive {} --first {} --cases {} --threads 1",
-                       options.exhaustive, programs.first + part.first, part.count);
+                       options.exhaustive, cases.first + part.first, part.count);
   };
-  v.run = [programs, options](const CampaignRange& part, std::span<const CaseFile>,
-                              const Starts& at) {
+  v.run = [cases, options, grid](const CampaignRange& part, std::span<const CaseFile>,
+                                 const Starts& at) {
     Report report = begin_report(options);
-    add_programs(
-        options, {programs.first + part.first, part.count},
-        {.stop = kNeverStopped, .starts = [&](uint64_t number) { at(number - programs.first); }},
-        &report);
+    grid.add(options, {cases.first + part.first, part.count},
+             {.stop = kNeverStopped, .starts = [&](uint64_t number) { at(number - cases.first); }},
+             &report);
     return RangeResult{body_of(std::move(report), options.campaign.max_findings), {}};
   };
   return v;
@@ -220,7 +264,7 @@ int run_grid(const FuzzCommand& options, const Chosen& chosen) {
   catch_interrupts();
   if (const StepGrid* grid = find_step_grid(options.exhaustive))
     return run_steps(options, *grid, chosen);
-  return run_device(options);
+  return run_plain(options);
 }
 
 VerbCampaign grid_campaign(const FuzzCommand& options, const Chosen& chosen) {
@@ -235,7 +279,7 @@ VerbCampaign grid_campaign(const FuzzCommand& options, const Chosen& chosen) {
   };
   if (const StepGrid* grid = find_step_grid(options.exhaustive))
     return steps_campaign(std::move(v), options, *grid, chosen);
-  return programs_campaign(std::move(v), options);
+  return plain_campaign(std::move(v), options);
 }
 
 }  // namespace shadowgraph::cli

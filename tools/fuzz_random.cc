@@ -146,6 +146,7 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   fuzz.seconds = options.cases != 0 && !options.seconds_given ? 0 : options.seconds;
   fuzz.threads = options.common.num_threads();
   fuzz.max_findings = options.common.max_findings;
+  fuzz.digest = !options.digest.empty();
 
   if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
   catch_interrupts();
@@ -165,6 +166,7 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   }
   report.interrupted = interrupted();
   add_result(result, chosen, planted, &report);
+  save_digest(options, result.runs, &report);
   conclude(result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options), kMoreCases, &report);
   if (!options.save_failures.empty())
     save_failures(options.save_failures, failures_of(result, options, chosen), &report);
@@ -200,6 +202,7 @@ VerbCampaign random_campaign(const FuzzCommand& options, const Chosen& chosen) {
       FuzzOptions fuzz = fuzz_options(options, chosen, planted, gpu);
       fuzz.first = options.first + range.first, fuzz.cases = range.count;
       fuzz.threads = 1;
+      fuzz.histories.shrink = kSameEverywhere;
       fuzz.max_findings = 0, fuzz.most_of_a_law = options.campaign.max_findings;
       fuzz.starts = [&](uint64_t number) { at(number - options.first); };
       const FuzzResult cases = run_fuzz(fuzz, {}, kNeverStopped);

@@ -17,8 +17,10 @@
 #include "core/refs.h"
 #include "faults/faults.h"
 #include "fuzz/device/device_program.h"
+#include "fuzz/device/update_grid.h"
 #include "fuzz/features.h"
 #include "fuzz/grid/step_grid.h"
+#include "fuzz/mutate/call_grid.h"
 #include "io/recorded/form_fields.h"
 #include "shadowgraph/engine/buffer_info.h"
 
@@ -258,6 +260,12 @@ Listing list_grids() {
         {"device-" + number, std::to_string(SmallPrograms(calls).size()),
          "all programs of up to " + number + " calls over 2 streams, 1 event and 3 capture modes"});
   }
+  listing.rows.push_back(
+      {std::string(kUpdateGrid), std::to_string(update_cases().size()),
+       "every update of an executable graph that changes one field of one node"});
+  listing.rows.push_back({std::string(kCallGrid), std::to_string(call_grid_size()),
+                          "legal calls of every kind with one member changed: refused by a law "
+                          "that says why, or right"});
   for (const StepGrid& grid : step_grids())
     listing.rows.push_back(
         {std::string(grid.name), std::to_string(count_steps(grid)), std::string(grid.what)});

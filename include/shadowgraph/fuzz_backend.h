@@ -27,7 +27,7 @@ struct BackendFuzzOptions {
   double seconds = 0;           // 0: no limit; one of the two is set, or both
   int threads = 0;              // histories at once; 0: one a core. The backend is shared by them
   int32_t steps = 30;           // of a history, at most
-  int64_t shrink_tries = 1000;  // histories that are run to make one that fails smaller
+  int64_t shrink_tries = 1000;  // run to make one that fails smaller, for 20 s at most
   // Faults that engines shipped, planted together: ids of `shadowgraph list faults`. They find
   // buffers by the names that the backend gives them, such as kv_lens, page_table, kv_indices
   std::vector<std::string> faults;

@@ -343,8 +343,9 @@ struct KernelOptions : Repetition {
 
 /// Draws calls and judges what the kernel leaves: first exact data, whose results are known bit for
 /// bit, then random data, within the error bound that is derived from the declared arithmetic. What
-/// no query sees holds NaN, or huge numbers; what some query sees may hold a NaN, or give logits of
-/// many thousands, above 0 or below. The first call that breaks a law is shrunk; findings
+/// no query sees holds NaN, or huge numbers; what some query sees may hold a NaN. Logits of exact
+/// data may be a number of any size, above 0 or below, as far as f32 scores, and a maximum that the
+/// declared arithmetic rounds apart, bear it. The first call that breaks a law is shrunk; findings
 /// name the law, row, head, value, limit, and the choices that repeat it. num.exact, num.bound,
 /// num.lse_bound, num.empty_row, num.poison, num.write_set, test.exception, test.options,
 /// test.nothing. calls: how many the kernel ran.

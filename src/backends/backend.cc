@@ -1,6 +1,7 @@
 #include "shadowgraph/engine/backend.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "backends/compose/hybrid.h"
 #include "backends/compose/hybrid_linear.h"
@@ -28,6 +29,14 @@
 #include "shadowgraph/engine/buffer_info.h"
 
 namespace shadowgraph {
+namespace {
+
+/// What 32 bits cannot say is more than any backend serves.
+int32_t saturated(int64_t n) {
+  return static_cast<int32_t>(std::min<int64_t>(n, std::numeric_limits<int32_t>::max()));
+}
+
+}  // namespace
 
 Limits Limits::exact(const ForwardBatch& batch, const ModelConfig& model) {
   Limits limits;
@@ -38,7 +47,7 @@ Limits Limits::exact(const ForwardBatch& batch, const ModelConfig& model) {
   const int32_t branches = batch.mode == ForwardMode::kDraftDecode ? batch.spec.topk : 1;
   for (int64_t i = 0; i < batch.size(); ++i) {
     const RequestExtent e = batch.extent(i);
-    limits.tokens += e.q_len * branches;
+    limits.tokens = saturated(limits.tokens + int64_t{e.q_len} * branches);
     limits.max_q_len = std::max(limits.max_q_len, e.q_len);
     limits.max_kv_len = std::max(limits.max_kv_len, e.kv_len);
     limits.sum_kv_lens += e.kv_len;
@@ -58,11 +67,13 @@ Limits Limits::bucket(ForwardMode mode, int32_t rows, int32_t q_len, const Model
   limits.model = model;
   limits.mode = mode;
   limits.rows = rows;
-  limits.tokens = rows * q_len * (mode == ForwardMode::kDraftDecode ? model.topk : 1);
+  const int32_t branches = mode == ForwardMode::kDraftDecode ? model.topk : 1;
+  limits.tokens = saturated(int64_t{saturated(int64_t{rows} * q_len)} * branches);
   limits.max_q_len = q_len;
   limits.split_rows = rows / 2;
   limits.split_tokens = rows == 0 ? 0 : limits.tokens / rows * limits.split_rows;
-  limits.max_kv_len = model.max_context_len + std::max(model.num_draft_tokens, model.num_steps);
+  limits.max_kv_len =
+      saturated(int64_t{model.max_context_len} + std::max(model.num_draft_tokens, model.num_steps));
   return limits;
 }
 

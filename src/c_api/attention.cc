@@ -163,13 +163,27 @@ PageTable read_table(const sg_pages& p, TensorReader& reader, TableRows* rows) {
   return PageTable::dense({reinterpret_cast<const int32_t*>(table.data), size}, apart, lens);
 }
 
+/// Pages are named once: by the form whose members these are not.
+void refuse_given(TensorReader& reader, const char* form,
+                  std::initializer_list<std::pair<const char*, const DLTensor*>> others) {
+  for (const auto& [name, tensor] : others)
+    if (tensor != nullptr)
+      reader.fail("input.shape", name, std::string("NULL: ") + form + " names the pages",
+                  "a tensor");
+}
+
 bool read_pages(const sg_pages* given, TensorReader& reader, PageTable* pages, TableRows* rows) {
   sg_pages p;
   if (!take("pages", given, &p)) return false;
   if (p.page_table != nullptr || p.kv_indptr == nullptr) {
+    refuse_given(reader, "page_table",
+                 {{"kv_indptr", p.kv_indptr},
+                  {"kv_indices", p.kv_indices},
+                  {"last_page_len", p.last_page_len}});
     *pages = read_table(p, reader, rows);
     return true;
   }
+  refuse_given(reader, "kv_indptr", {{"cache_seqlens", p.cache_seqlens}});
   const auto indptr = reader.list<int32_t>("kv_indptr", p.kv_indptr, 1);
   const auto indices = reader.need_list<int32_t>("kv_indices", p.kv_indices);
   *pages =

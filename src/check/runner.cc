@@ -6,7 +6,9 @@
 
 #include "backends/fill/rows.h"
 #include "check/canonical.h"
+#include "check/causes.h"
 #include "check/graph_storage.h"
+#include "check/launch_operands.h"
 #include "check/laws/metadata_laws.h"
 #include "check/plan_keys.h"
 #include "check/worlds/runner_world.h"
@@ -88,6 +90,14 @@ struct Runner::Impl {
 
   /// fill, upload, and what the backend launches, recorded. The tap stands between.
   Status prepare(const ForwardBatch& told, Meta& meta, bool capturing, Graph* graph);
+  Status upload() {
+    world.streams.wait(StreamWait::kUploadsOnForward);
+    return world.arena.upload(world.streams.uploads().handle());
+  }
+  void launch(GraphExec& exec) {
+    world.streams.wait(StreamWait::kForwardOnUploads);
+    exec.replay(world.streams.forward());
+  }
   /// What metadata is bound for.
   Limits told_limits(Limits limits) const {
     if (options.tap != nullptr) options.tap->limits(limits);
@@ -170,8 +180,9 @@ bool has_crashed(const Status& seen) {
                              [](const Finding& f) { return f.id == "graph.device_error"; });
 }
 
-/// Says where findings were seen.
+/// Says where findings were seen, causes first.
 Status in(Status status, const Backend& backend, ForwardMode mode, const char* phase) {
+  causes_first(&status);
   for (Finding& f : status.findings()) {
     f.where.backend = backend.info().name;
     f.where.mode = name_of(mode);
@@ -188,21 +199,26 @@ Status Runner::Impl::prepare(const ForwardBatch& told, Meta& meta, bool capturin
   if (!status.ok()) return status;
   if (options.tap != nullptr) status.add(options.tap->filled(told, meta));
   if (!status.ok()) return status;
-  status.add(world.arena.upload(world.stream.handle()));
+  status.add(upload());
   const std::vector<LayerIo> layers = world.layers(meta.limits.tokens);
   const StepIo io{layers, world.req_to_token(), world.full_to_swa()};
   Meta baked = options.tap != nullptr ? with_layers(meta, model) : meta;
+  const Meta declared = options.tap != nullptr ? baked : Meta{};
   if (options.tap != nullptr) options.tap->baked(baked, capturing);
-  status.add(record_step(world.stream, backend, baked, io, options.tap, capturing, graph));
-  if (status.ok() && !options.outputs_alone) metadata.add(judge_plan_keys(*graph, model, layers));
+  status.add(
+      record_step(world.streams.forward(), backend, baked, io, options.tap, capturing, graph));
+  if (status.ok() && !options.outputs_alone) {
+    metadata.add(judge_plan_keys(*graph, model, layers));
+    metadata.add(judge_launches(*graph, options.tap != nullptr ? declared : meta, model, io));
+  }
   if (options.tap != nullptr) status.add(options.tap->take_refused());
   filled = std::move(baked);
   return status;
 }
 
 Status Runner::Impl::finish() {
-  world.stream.synchronize();
-  Status status = world.stream.take_status();
+  world.streams.settle();
+  Status status = world.streams.take_status();
   status.add(world.device->take_findings());
   return status;
 }
@@ -225,7 +241,7 @@ Status Runner::Impl::run_eagerly(const ForwardBatch& batch, const ForwardBatch& 
   GraphExec exec;
   Status status = prepare(told, meta, false, &graph);
   if (status.ok()) status = GraphExec::instantiate(graph, &exec);
-  if (status.ok()) exec.replay(world.stream);
+  if (status.ok()) launch(exec);
   status.add(finish(batch, Limits::exact(batch, model)));
   if (options.tap != nullptr) options.tap->ran(meta);
   return status;
@@ -280,7 +296,7 @@ Status Runner::Impl::capture(const ForwardBatch& dummy, const GraphKey& key, con
   if (is_refused(status)) return {};
   if (status.ok()) status.add(prepare(dummy, meta, true, &c.graph));
   if (status.ok()) status.add(GraphExec::instantiate(c.graph, &c.exec));
-  if (status.ok()) c.exec.replay(world.stream);
+  if (status.ok()) launch(c.exec);
   status.add(finish(dummy, limits));
   if (options.tap != nullptr) options.tap->ran(meta);
   status = with_metadata(std::move(status));
@@ -319,11 +335,12 @@ Status Runner::Impl::run_replay(const ForwardBatch& batch) {
   Graph again;
   if (options.plans_ahead) {
     status = backend.fill(batch.slice(0, 0), meta);
-    if (status.ok()) status = world.arena.upload(world.stream.handle());
+    if (status.ok()) status = upload();
   }
+  const PlaceOf place_of = [this](const void* p) { return world.arena.place_of(p); };
   if (status.ok()) status = prepare(tell(batch), meta, false, &again);
-  if (status.ok() && !options.outputs_alone) status = same_launches(c.graph, again);
-  if (status.ok()) c.exec.replay(world.stream);
+  if (status.ok() && !options.outputs_alone) status = same_launches(c.graph, again, place_of);
+  if (status.ok()) launch(c.exec);
   status.add(finish(batch, c.limits));
   if (options.tap != nullptr) options.tap->ran(meta);
   if (status.ok()) status = judge_replay(batch, meta.limits);

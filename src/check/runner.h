@@ -34,6 +34,8 @@ enum class RunnerData : uint8_t {
   // Among the keys that a row sees, one has a logit so far above the others that their weights are
   // 0. So out is that key's V, to the bit, however the keys are cut. Use it with kSelectorScale
   kSelector,
+  // All logits of a row are one number, far from 0, each row's its own: every weight is 1
+  kShifted,
 };
 
 /// Another simulated device, a twin of a GPU say (twin_device.h).
@@ -67,6 +69,12 @@ struct RunnerOptions {
   // Before a replay its buffers are filled, and uploaded, for a step that never comes: an engine
   // that plans ahead
   bool plans_ahead = false;
+  // Uploads and what is done to the pools have streams of their own, beside the forward's, and wait
+  // for it and it for them by events alone: an engine that prepares a batch while the last one runs
+  bool own_streams = false;
+  // Slots of dense pools lie so far apart that most begin beyond 2^31 elements, in memory that is
+  // reserved, and backed where it is touched
+  bool wide_pools = false;
   SimOptions device = {};
   // Makes the device that the history runs on, instead of a SimDevice or a tap's device; the device
   // lives no longer than the runner

@@ -33,6 +33,14 @@ struct GraphKey {
   }
 };
 
+/// A wait of one stream for what another holds, with RunnerOptions::own_streams.
+enum class StreamWait : uint8_t {
+  kUploadsOnForward,  // they write buffers that the forward before reads
+  kForwardOnUploads,
+  kPoolsOnForward,  // moves of slots and states, tables of the pools
+  kForwardOnPools,
+};
+
 /// A tap lives for one run. It may remember what it saw, except a Meta or Arena, whose device ends
 /// first. By default it changes nothing.
 class Tap {
@@ -60,6 +68,9 @@ class Tap {
   virtual Status filled(const ForwardBatch& /*batch*/, Meta& /*meta*/) { return {}; }
   /// What the launches are recorded from: a capture, or the recording of a step.
   virtual void baked(Meta& /*meta*/, bool /*capturing*/) {}
+
+  /// false: this wait is left out.
+  virtual bool waits(StreamWait /*wait*/) { return true; }
 
   // Launches.
 

@@ -259,6 +259,11 @@ DeviceError TwinDevice::launch_kernel(const KernelLaunch& launch, StreamHandle s
   });
 }
 
+DeviceError TwinDevice::settle() {
+  return compared(
+      beside("cudaStreamSynchronize", SimDevice::settle(), [&] { return synchronize_streams(); }));
+}
+
 DeviceError TwinDevice::device_synchronize() {
   return compared(beside("cudaDeviceSynchronize", SimDevice::device_synchronize(),
                          [&] { return device_.device_synchronize(); }));

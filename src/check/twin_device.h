@@ -29,6 +29,7 @@ class TwinDevice final : public SimDevice {
   /// there on, as it is once work here has faulted.
   Status take_findings() override;
 
+  DeviceError settle() override;
   DeviceError device_synchronize() override;
   DeviceError malloc(size_t bytes, void** p) override;
   DeviceError free(void* p) override;

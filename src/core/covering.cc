@@ -205,6 +205,16 @@ Wishes Covering::wishes(uint64_t seed, uint64_t n) const {
   return wishes;
 }
 
+Wishes Covering::wishes(uint64_t seed, uint64_t n, std::string_view factor, int64_t others,
+                        uint64_t every) const {
+  const uint64_t other = n / every;
+  if (n % every != every - 1) return wishes(seed, n - other);
+  Wishes all = wishes(seed, other);
+  const auto at = std::ranges::find(all.levels, factor, &Level::factor);
+  at->value = 1 + static_cast<int64_t>(other % static_cast<uint64_t>(others));
+  return all;
+}
+
 std::string Covering::text_of(size_t pair) const {
   const auto [a, b] = pairs_[pair];
   return levels_[a].to_string() + " x " + levels_[b].to_string();

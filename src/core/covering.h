@@ -28,6 +28,10 @@ class Covering {
   /// once, for any seed. Behind them the rows come again in the seed's orders, and every second
   /// time with half of their levels, so that three meet in all ways.
   Wishes wishes(uint64_t seed, uint64_t n) const;
+  /// The same, but one case in `every` has a row's levels with another level of `factor`, which is
+  /// one of `always`: 1 to `others`, in turn.
+  Wishes wishes(uint64_t seed, uint64_t n, std::string_view factor, int64_t others,
+                uint64_t every) const;
   size_t rows() const { return rows_.size(); }
 
   /// How many pairs can stand together; "page_size 4 x radix yes".

@@ -22,4 +22,12 @@ std::vector<int32_t> edges_of(std::string_view part, Axis axis) {
   return sizes;
 }
 
+int32_t near_edge(Choices& c, Axis axis, int32_t most, int32_t least, int32_t times) {
+  std::vector<int32_t> edges = edges_of("", axis);
+  std::erase_if(edges, [&](int32_t size) { return size < least || size > most; });
+  if (edges.empty()) edges = {most};
+  const int32_t edge = edges[c.below(static_cast<uint32_t>(edges.size()))];
+  return edge * c.between(1, std::min(times, most / edge)) + c.between(-1, 1);
+}
+
 }  // namespace shadowgraph

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/choices.h"
+
 namespace shadowgraph {
 
 /// The things that a size counts. `python3 scripts/edges.py` reads the names.
@@ -32,5 +34,9 @@ struct Edge {
 /// The sizes on an axis in the files whose path has `part` in it ("kernels/dense", "flash_mla"):
 /// ascending, each once.
 std::vector<int32_t> edges_of(std::string_view part, Axis axis);
+
+/// Below, at or above an edge on this axis, or a multiple of it up to `times`; at most `most`, and
+/// one. The edge is at least `least`, or `most` where that is less.
+int32_t near_edge(Choices& choices, Axis axis, int32_t most, int32_t least = 8, int32_t times = 3);
 
 }  // namespace shadowgraph

@@ -63,7 +63,7 @@ constexpr Fault kExtentsFaults[] = {
     {"K01", "CE", "Draft extend reads only the prefix part of the cache",
      "sglang#26512 fa.I-03 fa.I-19", "extent.short_by_extend", make_tap<PrefixOnlyExtent>},
     {"K01b", "CE", "Draft extend counts the new tokens twice",
-     "sglang#26512 sglang#26628 sglang#26651 fa.I-03 fa.I-19", "extent.long_by_extend",
+     "sglang#26512 sglang#26628 sglang#26651 fa.I-03 fa.I-19", "extent.long_by_extend extent.long",
      make_tap<DoubleCountedExtent>},
     {"K31", "SCALAR", "Cross-attention uses request 0's encoder length for every request",
      "sglang#25045 fa.I-43 fa.I-45", "extent.of_request table.shifted",

@@ -38,9 +38,20 @@ std::span<const Fault> all_faults() {
   return kFaults;
 }
 
+namespace {
+
+constexpr std::string_view kVerdictNames[] = {"found", "missed", "inert", "never acted"};
+
+}  // namespace
+
 std::string_view name_of(PlantVerdict verdict) {
-  constexpr std::string_view kNames[] = {"found", "missed", "inert", "never acted"};
-  return kNames[static_cast<size_t>(verdict)];
+  return kVerdictNames[static_cast<size_t>(verdict)];
+}
+
+std::optional<PlantVerdict> plant_verdict_of(std::string_view name) {
+  const auto it = std::ranges::find(kVerdictNames, name);
+  if (it == std::end(kVerdictNames)) return std::nullopt;
+  return static_cast<PlantVerdict>(it - std::begin(kVerdictNames));
 }
 
 const Fault* find_fault(std::string_view id) {

@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,8 +58,16 @@ enum class PlantVerdict : uint8_t {
   kInert,       // it acted, and nothing that anything reads changed: as without it
   kNeverActed,  // no step had what it changes
 };
+/// The one rule, for faults, pairs of the matrix and mutants alike.
+constexpr PlantVerdict plant_verdict(bool found, bool acted, bool changed) {
+  if (found) return PlantVerdict::kFound;
+  if (!acted) return PlantVerdict::kNeverActed;
+  return changed ? PlantVerdict::kMissed : PlantVerdict::kInert;
+}
 /// "found", "missed", "inert", "never acted".
 std::string_view name_of(PlantVerdict verdict);
+/// nullopt: no such name.
+std::optional<PlantVerdict> plant_verdict_of(std::string_view name);
 
 /// The tables of src/faults/themes.inc, a span each.
 namespace themes {

@@ -74,7 +74,7 @@ void for_kept_lists(Meta& meta, Fn fn) {
 constexpr const char* kCaptured = "captured";  // the scope of what a capture keeps
 
 /// Binds a copy of what fill has staged.
-Status keep(const Meta& meta, const Buffer& list) {
+Status keep(const Meta& meta, const Buffer& list, Buffer* copy) {
   std::span<int32_t> staged;
   Arena arena = meta.arena;
   Status status = arena.stage(list, list.all(), &staged);
@@ -84,6 +84,7 @@ Status keep(const Meta& meta, const Buffer& list) {
   std::vector<Buffer> bound;
   if (status.ok()) status = arena.scope(kCaptured).bind({&spec, 1}, &bound);
   if (status.ok()) status = arena.write(bound[0], 0, std::span<const int32_t>(staged));
+  if (status.ok()) *copy = std::move(bound[0]);
   return status;
 }
 
@@ -92,16 +93,20 @@ struct ListsOfTheCapture final : Tap {
   Status filled(const ForwardBatch& batch, Meta& meta) override {
     Status status;
     if (batch.size() > 0) return status;  // rows without any request are a capture's
-    for_kept_lists(meta, [&](const Meta& of_list, const Buffer& list) {
+    std::vector<std::pair<Meta*, Buffer>> copies;
+    for_kept_lists(meta, [&](Meta& of_list, const Buffer& list) {
       const bool kept = of_list.arena.scope(kCaptured).find(own_name(list)) != nullptr;
-      if (!kept && list.numel() > 0) status.add(keep(of_list, list));
+      if (kept || list.numel() == 0) return;
+      status.add(keep(of_list, list, &copies.emplace_back(&of_list, Buffer{}).second));
     });
+    // They are the metadata's own: that they are old is what is wrong.
+    for (auto& [of, copy] : copies) of->buffers.push_back(std::move(copy));
     return status;
   }
   void baked(Meta& meta, bool capturing) override {
     for_kept_lists(meta, [&](const Meta& of_list, Buffer& list) {
       const Buffer* kept = of_list.arena.scope(kCaptured).find(own_name(list));
-      if (kept == nullptr) return;
+      if (kept == nullptr || kept->data == list.data) return;
       if (!capturing) act();
       list = *kept;
     });

@@ -43,11 +43,27 @@ struct FenceBelowTheWrites final : Tap {
   }
 };
 
+/// Work of one stream does not wait for what another one holds.
+template <StreamWait left_out>
+struct WithoutWait final : Tap {
+  bool waits(StreamWait wait) override {
+    if (wait != left_out) return true;
+    act();
+    return false;
+  }
+};
+
 constexpr Fault kRacesFaults[] = {
     {"K64", "RACE", "Staging is written again while a copy still reads it", "mini-sglang#103", "",
      make_tap<StagingWithoutFence>},
     {"K66", "RACE", "The fence of staging stands below its first write", "vllm#25279", "",
      make_tap<FenceBelowTheWrites>},
+    {"O1", "RACE", "Uploads do not wait for the replay that still reads the buffers",
+     "sglang#30435 sglang#17033", "", make_tap<WithoutWait<StreamWait::kUploadsOnForward>>},
+    {"O2", "RACE", "The forward does not wait for what is uploaded for it",
+     "vllm#29608 sglang#22811", "", make_tap<WithoutWait<StreamWait::kForwardOnUploads>>},
+    {"O3", "RACE", "Slots and states are moved without a wait for the forward that still uses them",
+     "sglang#24954", "", make_tap<WithoutWait<StreamWait::kPoolsOnForward>>},
 };
 
 }  // namespace

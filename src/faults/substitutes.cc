@@ -64,8 +64,11 @@ Substitutes::Substitutes(Body body, Notes footprint)
              &kMergePair,          &kMlaParts,        &kMlaMerge,       &kLinearAttention,
              &kScheduledAttention} {
   for (const Kernel* kernel : clean_)
-    slipped_.push_back(
-        {.name = kernel->name, .body = body, .footprint = footprint, .stands_in = true});
+    slipped_.push_back({.name = kernel->name,
+                        .body = body,
+                        .footprint = footprint,
+                        .stands_in = true,
+                        .operands = kernel->operands});
 }
 
 const Kernel* Substitutes::of(const Kernel* clean) const {

@@ -107,6 +107,11 @@ constexpr HistoryFeature kOfHistories[] = {
     {"fp8", "keys and values are 8-bit floats", always, is_8_bit},
     {"plans_ahead", "a replay's buffers were filled for another step before", always,
      [](const History& h) { return h.runner.plans_ahead; }},
+    {"own_streams", "uploads, work on pools and forwards are ordered by events alone", always,
+     [](const History& h) { return h.runner.own_streams; }},
+    {"wide_pools", "slots of dense pools lie beyond 2^31 elements",
+     [](const BackendInfo& b) { return b.dense; },
+     [](const History& h) { return h.runner.wide_pools; }},
 };
 
 /// The first word of a call's feature; the words behind it end the sentence.
@@ -116,6 +121,10 @@ struct CallFeature {
 constexpr CallFeature kOfCalls[] = {{"kernel", "the kernel is"},
                                     {"call", "the call is"},
                                     {"data", "the numbers are"},
+                                    {"threads", "several threads run it"},
+                                    {"far", "its pool lies behind 2^32 elements"},
+                                    {"nan", "a key or value that some row sees holds a NaN"},
+                                    {"size", "more than small calls have of"},
                                     {"causal", "a query sees no later key"},
                                     {"window_left", "a query sees so many keys before it"},
                                     {"window_right", "a query sees so many keys behind it"},
@@ -158,7 +167,17 @@ class CallFeatures {
   FeatureCounts& counts_;
 };
 
+/// Sizes are those that no small call has.
 void add_features(const AttentionCase& x, CallFeatures* f) {
+  int64_t keys = 0, queries = 0;
+  for (const RequestExtent& r : x.requests)
+    keys = std::max<int64_t>(keys, r.kv_len), queries = std::max<int64_t>(queries, r.q_len);
+  f->add("size keys", keys > 1025), f->add("size queries", queries > 40);
+  f->add("size requests", std::ssize(x.requests) > 6);
+  f->add("size group", x.num_qo_heads > 16 * x.num_kv_heads);
+  f->add("size heads", x.num_kv_heads > 3);
+  f->add("size channels", x.head_dim_qk > 256);
+  f->add("nan", x.nan);
   f->add("causal", x.causal);
   f->add("window_left", x.window_left >= 0), f->add("window_right", x.window_right >= 0);
   f->add("logits_soft_cap", x.logits_soft_cap > 0), f->add("sinks", x.sinks);
@@ -181,10 +200,18 @@ void add_features(const AttentionCase& x, CallFeatures* f) {
 }
 void add_features(const MergeCase&, CallFeatures*) {}
 void add_features(const RecurrentCase& x, CallFeatures* f) {
+  int64_t tokens = 0;
+  for (const RecurrentCase::Row& r : x.rows) tokens = std::max<int64_t>(tokens, r.tokens);
+  f->add("size tokens", tokens > 129), f->add("size rows", std::ssize(x.rows) > 6);
+  f->add("size heads", x.num_v_heads > 9);
   f->add("call", kRecurrentCallNames, x.call);
   f->add("state drafts", x.drafts), f->add("state tree", x.tree);
 }
 void add_features(const SparseCase& x, CallFeatures* f) {
+  int64_t keys = 0;
+  for (const SparseCase::Row& r : x.rows) keys = std::max<int64_t>(keys, r.count);
+  f->add("size chosen", keys > 200), f->add("size rows", std::ssize(x.rows) > 20);
+  f->add("size heads", x.heads > 67);
   f->add("call", kSparseCallNames, x.call);
 }
 
@@ -232,6 +259,7 @@ void count_features(const Case& x, FeatureCounts* counts) {
   CallFeatures features(counts);
   features.add("kernel", kCaseKernelNames, x.kernel());
   features.add("data", kCaseDataNames, x.data);
+  features.add("threads", x.more_threads > 0), features.add("far", x.far);
   std::visit([&](const auto& call) { add_features(call, &features); }, x.call);
 }
 

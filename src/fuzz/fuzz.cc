@@ -37,6 +37,7 @@ struct Tally {
   std::optional<FirstFailure> first;
   uint64_t acted = 0;
   std::optional<Unnoticed> unnoticed;
+  std::map<uint64_t, RunRecord> runs;
   // By number: of histories, of calls
   std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures, call_failures;
 };
@@ -98,9 +99,10 @@ class Workers {
     if (status.ok()) return 0;
     const std::string law = status.findings()[0].id;
     if (!is_listed(law, tally)) return 1;
-    CaseFailure small = shrink_case(choices.made(), options_.run, law);
+    CaseFailure small = shrink_case(choices.made(), options_.run, law, shrink_budget());
     tally.call_failures[number] = {law, std::move(small.choices)};
-    return list(number, law, std::move(small.findings), tally);
+    list(number, law, std::move(small.findings), tally);
+    return 1;
   }
 
   /// Findings are those of the smallest history that fails in the same way.
@@ -110,8 +112,11 @@ class Workers {
     std::vector<Level> levels = choices.levels();
     const HistoryResult result = [&] {
       const CountsJudgements counts(&tally.laws);
-      return run_history(h, choices,
-                         options_.counted_tap ? options_.counted_tap : options_.histories.tap);
+      const MakeTap& tap = options_.counted_tap ? options_.counted_tap : options_.histories.tap;
+      if (!options_.digest) return run_history(h, choices, tap);
+      RunRecord& run = tally.runs[number];
+      run.what = name_of_case(number);
+      return record_history(h, choices, tap, &run);
     }();
     const auto found = std::as_const(result.findings).findings();
     ++(result.judged > 0 || !found.empty() ? tally.cases : tally.skipped);
@@ -131,9 +136,12 @@ class Workers {
       tally.first = {seconds_since(start_), number, cases_ + 1, laws_of(found), choices.made()};
     const std::string law = found[0].id;
     if (!is_listed(law, tally)) return 1;
-    HistoryFailure small = shrink_failure(choices.made(), options_.histories, law);
+    HistoryOptions histories = options_.histories;
+    histories.shrink = shrink_budget();
+    HistoryFailure small = shrink_failure(choices.made(), histories, law);
     tally.failures[number] = {law, std::move(small.choices)};
-    return list(number, law, std::move(small.findings), tally);
+    list(number, law, std::move(small.findings), tally);
+    return 1;
   }
 
   /// Counts a failing case: is it one of the first of its law?
@@ -143,16 +151,15 @@ class Workers {
     return listed;
   }
 
-  /// Lists what a case fails by, its law first. Returns how much that is.
-  size_t list(uint64_t number, const std::string& law, Status status, Tally& tally) const {
+  /// Lists what a case fails by, its law first: all of it is one finding of the most.
+  void list(uint64_t number, const std::string& law, Status status, Tally& tally) const {
     const std::span<Finding> found = status.findings();
     std::stable_partition(found.begin(), found.end(),
                           [&](const Finding& f) { return f.id == law; });
     for (Finding& f : found) {
-      f.case_id.insert(0, name_of_case(number));
+      f.case_id.insert(0, name_of_case(number) + ": ");
       tally.findings.emplace_back(number, std::move(f));
     }
-    return found.size();
   }
 
   /// One history that changed something is enough to know.
@@ -162,12 +169,16 @@ class Workers {
   }
 
   std::string name_of_case(uint64_t number) const {
-    return "seed " + std::to_string(options_.seed) + " case " + std::to_string(number) + ": ";
+    return "seed " + std::to_string(options_.seed) + " case " + std::to_string(number);
   }
 
   FuzzProgress progress() const { return {cases_, findings_, seconds_since(start_)}; }
 
  private:
+  /// Time that shrinking one finding has.
+  ShrinkBudget shrink_budget() const {
+    return options_.histories.shrink.in_run_of(options_.seconds);
+  }
   /// Calls and histories that take turns have rounds of their own.
   uint64_t place(uint64_t number) const {
     return options_.kernels && !options_.histories.backends.empty() ? number / 2 : number;
@@ -207,7 +218,9 @@ FuzzResult join(const FuzzOptions& options, std::vector<Tally>& tallies) {
   result.pairs = all_pairs(options.histories.backends, options.kernels);
   std::vector<std::pair<uint64_t, Finding>> findings;
   std::map<uint64_t, std::pair<std::string, std::vector<uint32_t>>> failures, call_failures;
+  std::map<uint64_t, RunRecord> runs;
   for (Tally& t : tallies) {
+    runs.merge(t.runs);
     failures.merge(t.failures), call_failures.merge(t.call_failures);
     result.cases += t.cases, result.skipped += t.skipped, result.unlisted += t.unlisted;
     add_all(result.histograms.keys, t.histograms.keys);
@@ -229,6 +242,7 @@ FuzzResult join(const FuzzOptions& options, std::vector<Tally>& tallies) {
   std::stable_sort(findings.begin(), findings.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [number, finding] : findings) result.findings.add(std::move(finding));
+  for (auto& [number, run] : runs) result.runs.push_back(std::move(run));
   for (auto& [number, failure] : failures) result.failures.push_back(std::move(failure));
   for (auto& [number, failure] : call_failures) result.call_failures.push_back(std::move(failure));
   return result;
@@ -237,9 +251,7 @@ FuzzResult join(const FuzzOptions& options, std::vector<Tally>& tallies) {
 }  // namespace
 
 PlantVerdict verdict_of(const FuzzResult& result) {
-  if (result.first) return PlantVerdict::kFound;
-  if (result.acted == 0) return PlantVerdict::kNeverActed;
-  return result.unnoticed ? PlantVerdict::kMissed : PlantVerdict::kInert;
+  return plant_verdict(result.first.has_value(), result.acted > 0, result.unnoticed.has_value());
 }
 
 Case fuzz_case(uint64_t seed, uint64_t number) {

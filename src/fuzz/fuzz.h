@@ -16,6 +16,7 @@
 #include "faults/faults.h"
 #include "fuzz/call/ladder.h"
 #include "fuzz/features.h"
+#include "fuzz/file/run_record.h"
 #include "fuzz/history/history.h"
 #include "fuzz/pairs.h"
 
@@ -28,7 +29,7 @@ struct FuzzOptions {
   Shard shard;                // runs the cases whose numbers it has
   double seconds = 0;         // 0: no limit; one of the two is set
   int threads = 0;            // cases at once; 0: one a core
-  size_t max_findings = 100;  // stops after so many; 0: no limit
+  size_t max_findings = 100;  // stops after so many failing cases; 0: no limit
   // So many failing cases of one law are shrunk, and their findings listed: with one thread the
   // first ones; the others are only counted. 0: all of them
   size_t most_of_a_law = 0;
@@ -41,10 +42,11 @@ struct FuzzOptions {
   // The tap of histories as generated, where somebody counts how often it acts; empty:
   // histories.tap, with which they are shrunk and compared
   MakeTap counted_tap;
+  bool digest = false;  // FuzzResult::runs
 };
 
 struct FuzzProgress {
-  uint64_t cases = 0, findings = 0;  // cases: skipped ones, too
+  uint64_t cases = 0, findings = 0;  // skipped cases, too; cases that failed
   double seconds = 0;
 };
 
@@ -83,6 +85,7 @@ struct FuzzResult {
   // Histories that failed, in the order of case numbers: the law, and the choices of the small one
   std::vector<std::pair<std::string, std::vector<uint32_t>>> failures;
   std::vector<std::pair<std::string, std::vector<uint32_t>>> call_failures;  // the same of calls
+  std::vector<RunRecord> runs;  // histories in the order of their numbers, as hashes
   FuzzHistograms histograms;
   // "decode_paged uniform eager": cases; "flashattention decode replay": steps
   std::map<std::string, int64_t> coverage;

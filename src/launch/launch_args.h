@@ -12,6 +12,7 @@
 #include <span>
 #include <type_traits>
 
+#include "launch/operands.h"
 #include "shadowgraph/attention/kv_cache.h"
 #include "shadowgraph/device/access.h"
 #include "shadowgraph/device/kernel.h"
@@ -141,6 +142,14 @@ CallOf<Call> call_of(const KernelLaunch& launch) {
 /// Rows of spans become requests.
 void name_requests(const RequestRows& rows, Footprint* spans);
 
+/// Kernel::operands of every kernel with these arguments.
+template <class Call>
+void list_operands(const KernelLaunch& launch, std::vector<Operand>* all) {
+  auto of = call_of<Call>(launch);
+  OperandLister list(all);
+  visit_args(list, of.call);
+}
+
 /// A kernel whose arguments are a call: run(call) and note(call, spans) take it on what memory
 /// holds when the launch runs.
 template <class Call, void (*run)(const Call&), void (*note)(const Call&, Footprint*)>
@@ -156,7 +165,8 @@ constexpr Kernel launch_kernel(std::string_view name) {
                 const auto of = call_of<Call>(f.launch);
                 note(of.call, spans);
                 name_requests(of.rows, spans);
-              }};
+              },
+          .operands = list_operands<Call>};
 }
 
 /// The same of a kernel that is written once, Walk(call, spans).run(): with spans it notes what it

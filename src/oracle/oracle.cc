@@ -112,16 +112,27 @@ void finish(OracleRow& row) {
   row.out = Eigen::ArrayXd::Zero(dim);
   row.lse = -kInfinity;
   row.lse_with_sink = row.sink;
+  row.mass = row.mass_with_sink = 0;
   if (row.empty()) return;
-  const double top = row.logits.maxCoeff();
-  row.lse = top + std::log((row.logits - top).exp().sum());
-  const double high = std::max(row.lse, row.sink);
-  row.lse_with_sink = high + std::log(std::exp(row.lse - high) + std::exp(row.sink - high));
-  row.weights = (row.logits - row.lse_with_sink).exp();
+  const double top = row.logits.maxCoeff(), high = std::max(top, row.sink);
+  row.weights = (row.logits - top).exp();
+  row.mass = row.weights.sum();
+  row.mass_with_sink = row.mass * std::exp(top - high) + std::exp(row.sink - high);
+  row.lse = top + std::log(row.mass);
+  row.lse_with_sink = high + std::log(row.mass_with_sink);
+  row.weights *= std::exp(top - high) / row.mass_with_sink;
   for (size_t j = 0; j < row.keys.size(); ++j) {
     row.out += row.weights[static_cast<Eigen::Index>(j)] *
                row.values->row(row.keys[j]).transpose().array();
   }
+}
+
+double largest_of(const RowMatrix& x) {
+  return x.size() == 0 ? 0 : std::max(0.0, x.cwiseAbs().maxCoeff<Eigen::PropagateNumbers>());
+}
+
+int32_t terms_of(const Eigen::VectorXd& q) {
+  return std::max(1, static_cast<int32_t>((q.array() != 0.0).count()));
 }
 
 void resize_logits(OracleRow& row) {
@@ -232,9 +243,9 @@ void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const
       row.value_scale_max = std::max(row.value_scale_max, std::abs(z.v));
     }
     const RowMatrix abs_k = k.cwiseAbs();
-    row.key_max = abs_k.lpNorm<Eigen::Infinity>();
+    row.key_max = largest_of(abs_k);
     v *= row.v_scale;
-    row.value_max = v.lpNorm<Eigen::Infinity>();
+    row.value_max = largest_of(v);
     row.values = &v;
     for (int32_t i = 0; i < r.q_len; ++i) {
       row.row = r.first_row + i;
@@ -250,6 +261,7 @@ void visit_request(const ConstTensorView& q, const DualChunkQueries* dual, const
           row.query_max = std::max(row.query_max, query.lpNorm<Eigen::Infinity>());
           set_logits(k, abs_k, key_scales, query, run, row);
         }
+        if (dual == nullptr) row.terms = terms_of(query);
         if (t.changes_scores()) add_terms(p, r, i, row);
         row.sink = p.sinks.empty() ? -kInfinity : p.sinks[static_cast<size_t>(row.head)];
         finish(row);

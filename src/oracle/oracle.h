@@ -40,17 +40,22 @@ struct OracleRow {
   Eigen::ArrayXd out;          // [head_dim_vo]; 0 for an empty row
   double lse = 0;              // without the sink; -inf for an empty row
   double lse_with_sink = 0;    // equal to lse where there is no sink
-  double sink = 0;             // its logit; -inf: none
-  double scale = 1;            // multiplies q.k: sm_scale * k_scale
+  // Sums of exp(s_j - M), M the largest of the logits: what an LSE far from 0 has no digits for
+  double mass = 0, mass_with_sink = 0;
+  double sink = 0;   // its logit; -inf: none
+  double scale = 1;  // multiplies q.k: sm_scale * k_scale
   double v_scale = 1;
   double soft_cap = 0;     // 0: off
   double temperature = 1;  // multiplies the capped logit, and magnitudes
   // Factors of `scale` and `v_scale` beside sm_scale, k_scale and v_scale
   int32_t scale_factors = 0, v_scale_factors = 0;
-  int32_t terms = 0;  // products in q.k; 0 where the logits are inputs (merges)
+  // Elements of q that are not 0, at least 1: products in q.k. All, where keys of a row meet
+  // several queries; 0 where the logits are inputs (merges)
+  int32_t terms = 0;
 
   bool empty() const { return keys.empty(); }
   double lse_as(LseSink s) const { return s == LseSink::kIncluded ? lse_with_sink : lse; }
+  double mass_as(LseSink s) const { return s == LseSink::kIncluded ? mass_with_sink : mass; }
 };
 
 using VisitRow = std::function<void(const OracleRow&)>;

@@ -13,6 +13,10 @@ struct KeyRun {
   size_t begin, end;  // of OracleRow::keys
 };
 
+/// The largest magnitude, NaN aside: one that a row does not see says nothing of it. 0: none.
+double largest_of(const RowMatrix& x);
+/// OracleRow::terms of a row with one query.
+int32_t terms_of(const Eigen::VectorXd& q);
 /// Room for the logits of row.keys.
 void resize_logits(OracleRow& row);
 /// Those of a run, out of k [kv_len, head_dim_qk], abs_k = |k| and key_scales [kv_len]; scale and

@@ -81,7 +81,6 @@ std::vector<double> latent_of(const LatentPool& pool, int64_t slot) {
 void for_each_row(const SparseAttention& call, SparseKeys count, const VisitRow& visit) {
   OracleRow row;
   row.scale = double{call.sm_scale};
-  row.terms = static_cast<int32_t>(call.q.shape[2]);
   Eigen::VectorXd query(call.q.shape[2]);
   for (row.row = 0; row.row < call.q.shape[0]; ++row.row) {
     const Latents latents = latents_of(call, count, row.row);
@@ -91,12 +90,13 @@ void for_each_row(const SparseAttention& call, SparseKeys count, const VisitRow&
     row.keys = latents.keys;
     row.values = &v;
     resize_logits(row);
-    row.key_max = abs_k.size() == 0 ? 0 : abs_k.maxCoeff();
-    row.value_max = v.size() == 0 ? 0 : v.cwiseAbs().maxCoeff();
+    row.key_max = largest_of(abs_k);
+    row.value_max = largest_of(v);
     for (row.head = 0; row.head < call.q.shape[1]; ++row.head) {
       for (Eigen::Index i = 0; i < query.size(); ++i)
         query[i] = load_float(call.q.at(row.row, row.head), call.q.dtype, i);
       row.query_max = query.cwiseAbs().maxCoeff();
+      row.terms = terms_of(query);
       row.sink = call.sinks.empty() ? -std::numeric_limits<double>::infinity()
                                     : double{call.sinks[static_cast<size_t>(row.head)]};
       if (!row.empty()) set_logits(k, abs_k, key_scales, query, {nullptr, 0, row.keys.size()}, row);

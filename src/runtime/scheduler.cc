@@ -30,6 +30,7 @@ Scheduler::Scheduler(const RuntimeConfig& config, SchedulerParts parts)
 
 Step Scheduler::next(Choices& choices) {
   told_ = {};
+  parts_made_.push_back(choices.made().size());
   ask(choices);
   advance();
   settle();
@@ -194,10 +195,13 @@ void Scheduler::churn(Choices& choices) {
     arrive(choices);
     if (first && !config_.crowded) break;
   }
-  while (!waiting_.empty() && (running_.empty() || comes()) && admit()) continue;
+  // Most are admitted at once: then prompts that have begun run next to new ones.
+  const auto goes = [&] { return config_.crowded ? comes() : choices.below(4) != 3; };
+  while (!waiting_.empty() && (running_.empty() || goes()) && admit()) continue;
 }
 
 void Scheduler::arrive(Choices& choices) {
+  parts_made_.push_back(choices.made().size());
   Request r;
   r.pool.id = next_id_++;
   const int32_t block = std::max(1, config_.dllm_block);

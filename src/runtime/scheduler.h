@@ -51,6 +51,9 @@ class Scheduler {
   /// Arrivals, trees and answers that reached it since the step before the last.
   const Told& told() const { return told_; }
 
+  /// How many choices had been made where each step, and each request, began.
+  const std::vector<size_t>& parts() const { return parts_made_; }
+
   /// The pools that the last step was made from.
   PoolState state() const;
   const RuntimeConfig& config() const { return config_; }
@@ -145,6 +148,7 @@ class Scheduler {
   std::deque<Request> running_;
   std::deque<Flight> in_flight_;
   Told told_;
+  std::vector<size_t> parts_made_;
   OwnerId next_id_ = 1;
   Step last_;
   Phase phase_ = Phase::kNone;

@@ -1,6 +1,5 @@
 #include "testing/tries.h"
 
-#include <chrono>
 #include <cstdlib>
 
 #include "core/laws.h"
@@ -23,7 +22,9 @@ std::optional<Status> Tries::given() {
 Status Tries::attempt(Choices& choices) {
   Status status = run(choices);
   if (status.ok()) return status;
-  return shrunk(choices, std::string(status.findings().front().id));
+  Status small = shrunk(choices, std::string(status.findings().front().id));
+  keep_diagnosis(status, &small);
+  return small;
 }
 
 std::string Tries::repeat(const Choices& choices) {
@@ -43,17 +44,17 @@ Status Tries::run(Choices& choices) const {
 }
 
 Status Tries::shrunk(const Choices& failed, std::string_view law) const {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration<double>(options_.shrink_seconds);
-  const ShrinkResult small = shrink(
-      failed.made(),
-      [&](std::span<const uint32_t> choices) -> std::optional<ChoiceSequence> {
-        Choices again(choices);
-        const Status status = run(again);
-        if (status.ok() || status.findings().front().id != law) return std::nullopt;
-        return again.made();
-      },
-      [&] { return Clock::now() >= end; });
+  shrinking_ = true;
+  const ShrinkResult small =
+      shrink(failed.made(),
+             [&](std::span<const uint32_t> choices) -> std::optional<MadeCase> {
+               Choices again(choices);
+               const Status status = run(again);
+               if (status.ok() || status.findings().front().id != law) return std::nullopt;
+               return MadeCase{again.made()};
+             },
+             {.seconds = options_.shrink_seconds});
+  shrinking_ = false;
   Choices again(small.choices);
   return run(again);
 }

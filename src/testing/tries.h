@@ -33,6 +33,8 @@ class Tries {
   Status attempt(Choices& choices);
   /// "SHADOWGRAPH_CHOICES=3.0.1", of those that were made so far.
   static std::string repeat(const Choices& choices);
+  /// What runs now is a candidate: nobody will see its findings.
+  bool shrinking() const { return shrinking_; }
 
  private:
   Status run(Choices& choices) const;
@@ -42,6 +44,7 @@ class Tries {
   const Repetition& options_;
   std::string_view noun_;
   Run run_;
+  mutable bool shrinking_ = false;
 };
 
 }  // namespace shadowgraph::testing

@@ -112,13 +112,13 @@ TEST(Judge, NanBelongsWhereAnInputIsNan) {
   EXPECT_NE(finding_of(f.judge_as({}), "num.bound"), nullptr);
 }
 
-/// One key whose score cancels: nothing can be said of a second one beside it.
+/// Products that are no number of f32.
 struct Unbounded {
   SmallCall call{1, 2, 1, 1, 1, 1};
   std::vector<float> out = {1}, lse = {1};
   Unbounded() {
     call.q = {1e20f};
-    call.k = {1e18f, -1e18f};
+    call.k = {1e19f, -1e19f};
     call.v = {1, 2};
   }
   Judgement judge_as(bool with_out, bool with_lse, const JudgeOptions& options = {}) const {
@@ -167,13 +167,26 @@ TEST(Judge, ARowThatBiasesMaskWhollyNeedsNoBound) {
     return f.judge_as(options).findings.to_string();
   };
   const std::string unbounded = "an infinite one for ";
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
   EXPECT_EQ(findings_with(-1e9F, -1e9F).find(unbounded), std::string::npos);
+  EXPECT_EQ(findings_with(kLowest, kLowest).find(unbounded), std::string::npos);
   EXPECT_EQ(findings_with(-1e9F, 0).find(unbounded), std::string::npos);
   Unbounded f;
-  const std::vector<float> some = {0, -1e9F};
+  const std::vector<float> some = {0, std::numeric_limits<float>::lowest()};
   f.call.params().terms.key_bias = some;
   EXPECT_NE(f.judge_as(true, true, options).findings.to_string().find(unbounded),
             std::string::npos);
+}
+
+TEST(Judge, ARowThatBiasesMaskIsJudgedByTheValuesItSees) {
+  for (const float bias : {-1e4F, -5e4F, -1e9F, -1e30F}) {
+    Fixture f;
+    const std::vector<float> all = {bias, bias};
+    f.call.params().terms.key_bias = all;
+    EXPECT_EQ(f.judge_as({}).unbounded_rows, 0) << bias;
+    f.out = {0, 1000, 1000};
+    EXPECT_NE(finding_of(f.judge_as({}), "num.bound"), nullptr) << bias;
+  }
 }
 
 TEST(Judge, AnInfinityIsWhatLiesPastTheLargestFinite) {

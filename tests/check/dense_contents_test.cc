@@ -29,6 +29,19 @@ TEST(DenseContents, BytesDependOnTheTokensAndOnNothingElse) {
   EXPECT_NE(bytes(a.stored_k(in_a)), bytes(other.stored_k(other.number(first)))) << "a layer";
 }
 
+TEST(DenseContents, ShiftedKeysBeginWithOneNumber) {
+  const LayerKind kind = small_layer();
+  RunnerOptions options;
+  options.data = RunnerData::kShifted;
+  DenseContents contents(kind, options, {}, 7);
+  const auto dim = static_cast<size_t>(kind.params.head_dim_qk);
+  const int32_t a = contents.number({11, 1, 0}), b = contents.number({12, 1, 1});
+  for (size_t i = 0; i < contents.given_k(a).size(); ++i) {
+    const bool begins = i % dim == 0;
+    EXPECT_EQ(contents.given_k(a)[i] == contents.given_k(b)[i], begins) << i;
+  }
+}
+
 TEST(DenseContents, WhatIsGivenIsWhatPoolsGiveBack) {
   const LayerKind kind = small_layer();
   RunnerOptions options;

@@ -28,8 +28,11 @@ class EveryFault : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(EveryFault, IsFoundAmongAllBackendsAndShrunkToFewRequests) {
   const Planted planted({&GetParam()});
-  const FaultHunt hunt = hunt_fault(
-      planted, {.seed = kSeed, .cases = kHistories, .threads = 1, .shrink_tries = kShrinkTries});
+  const FaultHunt hunt =
+      hunt_fault(planted, {.seed = kSeed,
+                           .cases = kHistories,
+                           .threads = 1,
+                           .shrink = {.tries = kShrinkTries, .seconds = kSameEverywhere.seconds}});
   ASSERT_FALSE(hunt.laws.empty()) << "not found in " << hunt.cases << " histories, acted "
                                   << planted.acted(0);
   // What is found is the fault's doing, also of what is left of it.
@@ -197,7 +200,7 @@ std::set<std::string> refused(Elements range, size_t scalar, const char* backend
   options.cases = 40, options.max_findings = 1000;
   options.kernels = false;
   options.histories.backends = {find_backend(backend)};
-  options.histories.shrink_tries = 0;
+  options.histories.shrink.tries = 0;
   options.histories.tap = [&] {
     std::vector<std::unique_ptr<Tap>> one;
     one.push_back(std::make_unique<Reaches>(range, scalar));

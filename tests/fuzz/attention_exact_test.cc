@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "core/float_formats.h"
@@ -77,7 +78,9 @@ TEST_P(Exact, SeesARowThatWasNotWritten) {
   EXPECT_FALSE(run.check().ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Data, Exact, testing::Values(CaseData::kUniform, CaseData::kSelector));
+INSTANTIATE_TEST_SUITE_P(Data, Exact,
+                         testing::Values(CaseData::kUniform, CaseData::kSelector,
+                                         CaseData::kShifted, CaseData::kHuge));
 
 TEST(ExactUniform, SeesAWindowThatIsOneOff) {
   for (int32_t by : {-1, 1}) {
@@ -130,19 +133,51 @@ TEST(ExactSelector, WeightsNearOneAreNotKnownToTheBit) {
     EXPECT_TRUE(check_exact(run.x, run.data, run.results, {*find_arithmetic(name)}).ok()) << name;
 }
 
-TEST(ExactUniform, ShiftedLogitsLeaveTheWeights) {
-  for (const bool below : {false, true}) {
-    Case c = exact_case(CaseData::kUniform);
-    AttentionData data = make_attention_data(c);
-    shift_logits(std::get<AttentionCase>(c.call), below, &data);
-    AttentionScene scene(c, data, AttentionArrangement::of(c));
-    scene.lay(0);
-    EXPECT_EQ(scene.run().to_string(), "ok");
-    EXPECT_EQ(judge_attention(c, scene).to_string(), "ok");
-    const auto& lse = std::get<PagedAttention>(scene.call()).lse.tensor;
-    const float value = load_float(lse.data, DType::kF32, lse.offset(0, 0));
-    EXPECT_GT(std::abs(value), 60000);
-    EXPECT_EQ(value < 0, below);
+TEST(ExactShifted, ALogitHasASignAndASizeOfItsOwnInEachRow) {
+  const AttentionCase x = small_attention();
+  for (const CaseData kind : {CaseData::kShifted, CaseData::kHuge}) {
+    Laid laid(exact_case(kind));
+    EXPECT_EQ(laid.scene.run().to_string(), "ok");
+    EXPECT_EQ(judge_attention(laid.x, laid.scene).to_string(), "ok");
+    const auto& lse = laid.paged().lse.tensor;
+    std::set<float> all;
+    for (int64_t row = 0; row < 5; ++row)
+      for (int64_t head = 0; head < x.num_qo_heads; ++head)
+        all.insert(load_float(lse.data, DType::kF32, lse.offset(row, head)));
+    EXPECT_GT(all.size(), 6u);
+    EXPECT_LT(*all.begin(), -1000);
+    EXPECT_GT(*all.rbegin(), 1000);
+  }
+}
+
+TEST(ExactShifted, EveryTypeBearsLogitsFarFromZero) {
+  using enum DType;
+  for (const DType q : {kF32, kF16, kBF16}) {
+    for (const DType kv : {kF32, kF16, kBF16, kE4M3, kE5M2, kI8}) {
+      for (uint64_t seed = 0; seed < 100; ++seed) {
+        AttentionCase x = small_attention();
+        x.q_dtype = q, x.kv_dtype = kv;
+        const Case c{seed % 2 ? CaseData::kShifted : CaseData::kHuge, seed, x};
+        const AttentionData data = make_attention_data(c);
+        const RequestData& d = data.requests[0];
+        const float logit =
+            d.q.value(0, 0, x.head_dim_qk - 1) * d.k.value(0, 0, x.head_dim_qk - 1) * x.sm_scale;
+        EXPECT_GE(std::abs(logit), 500) << c.to_string();
+        EXPECT_LT(std::abs(logit), 0x1p111F) << c.to_string();
+        EXPECT_EQ(logit < 0, d.below[0] != 0);
+      }
+    }
+  }
+}
+
+TEST(ExactShifted, ASinkOfZeroWeighsAllOrNothing) {
+  AttentionCase x = small_attention();
+  x.sinks = true;
+  for (const CaseData kind : {CaseData::kShifted, CaseData::kHuge}) {
+    Ran run(exact_case(kind, x));
+    EXPECT_EQ(run.check().to_string(), "ok");
+    run.data.sinks.assign(4, -std::numeric_limits<float>::infinity());
+    EXPECT_FALSE(run.check().ok()) << "rows below 0 have the values of keys";
   }
 }
 

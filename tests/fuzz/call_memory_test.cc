@@ -11,7 +11,7 @@ namespace shadowgraph {
 namespace {
 
 TEST(GuardedBuffer, NamesTheFirstByteThatDiffers) {
-  GuardedBuffer a(10, 4);
+  GuardedBuffer a(10, 68);
   GuardedBuffer b = a;
   EXPECT_FALSE(a.first_difference(b).has_value());
   for (int64_t i : {73, 9, 0, -5, -64}) {
@@ -27,7 +27,7 @@ TEST(GuardedBuffer, NamesTheFirstByteThatDiffers) {
 
 TEST(GuardedBuffer, NoticesAnyByteBesideIt) {
   for (int64_t skew : {0, 4, 7}) {
-    GuardedBuffer b(10, skew);
+    GuardedBuffer b(10, 64 + skew);
     EXPECT_EQ((reinterpret_cast<uintptr_t>(b.data()) - static_cast<uintptr_t>(skew)) % 64, 0u);
     for (int64_t i = 0; i < 10; ++i) b.data()[i] = std::byte{0};
     EXPECT_FALSE(b.first_beside().has_value());
@@ -58,6 +58,38 @@ TEST(CallMemory, FarTensorsLieBehindReservedMemoryThatReadsAsZero) {
   EXPECT_EQ(memory.check_written({}).to_string(),
             "num.write_set: t[536870913, 1] is other, expected as before the call: it belongs "
             "to no row that is written");
+}
+
+TEST(GuardedBuffer, ThatIsFarHasPoisonAndAMarginBehindWhatIsReserved) {
+  ASSERT_TRUE(far_memory_is_free());
+  const int64_t first = int64_t{1} << 33;
+  GuardedBuffer b = GuardedBuffer::far(first, first + 10, kPoison);
+  EXPECT_EQ(b.data()[first - 1], std::byte{0});
+  EXPECT_EQ(b.data()[first + 9], kPoison);
+  const GuardedBuffer before = b;
+  EXPECT_FALSE(b.first_difference(before).has_value());
+  b.data()[first + 3] = std::byte{1};
+  EXPECT_EQ(b.first_difference(before), first + 3);
+  EXPECT_FALSE(b.first_difference(before, {{first + 3, first + 4}}).has_value());
+  EXPECT_FALSE(b.first_beside().has_value());
+  b.data()[first + 10] = std::byte{1};
+  EXPECT_EQ(b.first_beside(), first + 10);
+  b.poison_except({{first + 3, first + 4}});
+  EXPECT_EQ(b.data()[first + 3], std::byte{1});
+  EXPECT_EQ(b.data()[first + 4], kPoison);
+}
+
+TEST(CallMemory, WhatWasInAFarTensorBeforeTheCallIsRemembered) {
+  ASSERT_TRUE(far_memory_is_free());
+  const int64_t rows = int64_t{1} << 30;
+  CallMemory memory;
+  const TensorView t = memory.add_far("t", DType::kF32, {rows + 1, 4}, rows);
+  store_float(t.at(rows), DType::kF32, 0, 3);
+  memory.remember();
+  store_float(t.at(rows), DType::kF32, 0, 5);
+  const ConstTensorView was = memory.before(t);
+  EXPECT_EQ(load_float(was.at(rows), DType::kF32, 0), 3);
+  EXPECT_TRUE(memory.check_written({{ConstTensorView(t.at(rows), DType::kF32, {1})}}).ok());
 }
 
 TEST(CallMemory, AByteThatChangedIsNamedByItsElement) {
@@ -111,6 +143,7 @@ TEST(CallMemory, OnlyTheElementsOfAViewMayBeWritten) {
       EXPECT_EQ(memory.check_written(written).ok(), std::ranges::find(own, at) != own.end());
       EXPECT_FALSE(memory.check_written({}).ok());
       *at ^= std::byte{1};
+      memory.remember();  // and the closed pages are closed again
     }
   }
 }
@@ -174,7 +207,6 @@ TEST(CallMemory, AListHasExactlyItsSize) {
   const std::span<int32_t> list = memory.add_list("list", std::vector<int32_t>{3, 4}, rng);
   memory.remember();
   EXPECT_EQ(list.size(), 2u);
-  EXPECT_EQ(list.data()[2], -1);  // behind it lies poison
   list.data()[2] = 0;
   EXPECT_FALSE(memory.check_written({}).ok());
 }

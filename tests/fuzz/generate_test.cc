@@ -131,6 +131,119 @@ TEST(Generate, EveryFeatureOccurs) {
   for (const auto& [name, count] : counts) EXPECT_GT(count, 20) << name;
 }
 
+/// What small calls do not have: a size around an edge, and more.
+const std::map<std::string, std::function<bool(const Case&, const AttentionCase&)>> kLarge = {
+    {"several threads", [](const Case& c, auto&) { return c.more_threads > 0; }},
+    {"three threads and several splits",
+     [](const Case& c, const AttentionCase& x) {
+       return c.more_threads == 2 && any(x, [](auto& r) { return r.kv_len > kSplit; });
+     }},
+    {"a far pool", [](const Case& c, auto&) { return c.far; }},
+    {"a far pool of int8",
+     [](const Case& c, const AttentionCase& x) { return c.far && x.kv_dtype == DType::kI8; }},
+    {"a far pool of panels",
+     [](const Case& c, const AttentionCase& x) { return c.far && x.layout == KvLayout::kPanels; }},
+    {"a NaN that is seen", [](auto&, const AttentionCase& x) { return x.nan; }},
+    {"over 1025 keys",
+     [](auto&, const AttentionCase& x) { return any(x, [](auto& r) { return r.kv_len > 1025; }); }},
+    {"2000 keys in pages of 128 and more",
+     [](auto&, const AttentionCase& x) {
+       return x.page_size >= 128 && any(x, [](auto& r) { return r.kv_len > 2000; });
+     }},
+    {"over 40 queries",
+     [](auto&, const AttentionCase& x) { return any(x, [](auto& r) { return r.q_len > 40; }); }},
+    {"over 128 queries that see all keys before them",
+     [](auto&, const AttentionCase& x) {
+       return x.window_left < 0 &&
+              any(x, [](auto& r) { return r.q_len > 128 && r.kv_len >= r.q_len; });
+     }},
+    {"over 32 requests", [](auto&, const AttentionCase& x) { return x.requests.size() > 32; }},
+    {"many KV heads", [](auto&, const AttentionCase& x) { return x.num_kv_heads > 16; }},
+    {"a head_dim over 256", [](auto&, const AttentionCase& x) { return x.head_dim_qk > 256; }},
+    {"head_dim 96", [](auto&, const AttentionCase& x) { return x.head_dim_qk == 96; }},
+    {"head_dim 112", [](auto&, const AttentionCase& x) { return x.head_dim_qk == 112; }},
+    {"a window wider than the keys, more queries than keys",
+     [](auto&, const AttentionCase& x) {
+       return any(x, [&](auto& r) {
+         return r.kv_len > 0 && r.q_len > r.kv_len && x.window_left > r.kv_len;
+       });
+     }},
+    {"a custom mask that chunks may cut",
+     [](auto&, const AttentionCase& x) {
+       return x.causal && x.mask != CustomMask::Kind::kNone &&
+              any(x, [](auto& r) { return r.q_len > 1; });
+     }},
+};
+
+TEST(Generate, EveryLargeSizeIsReachedWithinSomeThousandCases) {
+  std::map<std::string, int64_t> counts;
+  std::map<int32_t, int64_t> groups;
+  for (const auto& [name, holds] : kLarge) counts[name] = 0;
+  for (uint64_t number = 0; number < 8000; ++number) {
+    const Case c = fuzz_case(2, number);
+    const auto* x = c.as<AttentionCase>();
+    if (x == nullptr) continue;
+    ++groups[x->num_qo_heads / x->num_kv_heads];
+    for (const auto& [name, holds] : kLarge) counts[name] += holds(c, *x) ? 1 : 0;
+  }
+  for (const auto& [name, count] : counts) EXPECT_GT(count, 1) << name;
+  for (const int32_t group : {5, 6, 7, 12, 16}) EXPECT_GT(groups[group], 0) << group;
+}
+
+TEST(Generate, RecurrentAndSparseCallsHaveLargeSizesToo) {
+  std::map<std::string, int64_t> counts = {{"threads", 0}};
+  for (uint64_t number = 0; number < 8000; ++number) {
+    const Case c = fuzz_case(2, number);
+    const auto count = [&](const char* what, bool has) { counts[what] += has ? 1 : 0; };
+    if (const auto* r = c.as<RecurrentCase>()) {
+      const auto over = [&](int32_t tokens) {
+        return std::ranges::any_of(r->rows, [&](auto& row) { return row.tokens > tokens; });
+      };
+      const bool attention = r->call == RecurrentCase::Call::kAttention;
+      count("over 256 tokens", attention && over(256));
+      count("over 256 tokens in chunks",
+            attention && r->form == LinearAttention::Form::kChunked && over(256));
+      count("over 256 tokens of a convolution",
+            r->call == RecurrentCase::Call::kConv1d && over(256));
+      count("over 16 rows", r->rows.size() > 16);
+      count("over 8 heads", r->num_v_heads > 9);
+      count("far states", c.far), count("threads", c.more_threads > 0);
+    }
+    if (const auto* s = c.as<SparseCase>()) {
+      const auto over = [&](int32_t keys) {
+        return std::ranges::any_of(s->rows, [&](auto& row) { return row.count > keys; });
+      };
+      count("over 512 keys", s->call == SparseCase::Call::kAttention && over(512));
+      count("over 512 logits", s->call == SparseCase::Call::kLogits && over(512));
+      count("over 512 chosen", s->topk > 512);
+      count("over 64 tokens", s->rows.size() > 64);
+      count("over 64 heads", s->heads > 67);
+      count("far latents or pages", c.far);
+    }
+    if (const auto* m = c.as<MergeCase>()) {
+      count("over 256 pairs", m->rows * m->heads > 256), count("over 16 states", m->states > 16);
+    }
+  }
+  for (const auto& [name, cases] : counts) EXPECT_GT(cases, 1) << name;
+}
+
+/// A call with much of one is small otherwise: no case takes long.
+TEST(Generate, WorkAndMemoryOfACallAreBounded) {
+  for (uint64_t number = 0; number < kCases; ++number) {
+    const Case c = fuzz_case(3, number);
+    const auto* x = c.as<AttentionCase>();
+    if (x == nullptr) continue;
+    int64_t pairs = 0, slots = 0;
+    for (const RequestExtent& r : x->requests) {
+      pairs += int64_t{r.q_len} * r.kv_len;
+      slots += int64_t{r.kv_len} + x->page_size;
+    }
+    const int64_t dims = x->head_dim_qk + x->head_dim_vo;
+    EXPECT_LE(pairs * x->num_qo_heads * dims, 40 << 20) << c.to_string();
+    EXPECT_LE(slots * x->num_kv_heads * dims, 16 << 20) << c.to_string();
+  }
+}
+
 TEST(Generate, EveryKindOccurs) {
   std::map<CaseKernel, int64_t> kernels;
   std::map<CaseData, int64_t> data;
@@ -146,7 +259,7 @@ TEST(Generate, EveryKindOccurs) {
     ++layouts[a->layout], ++q[a->q_dtype], ++kv[a->kv_dtype], ++out[a->out_dtype];
   }
   EXPECT_EQ(kernels.size(), 6u);
-  EXPECT_EQ(data.size(), 4u);
+  EXPECT_EQ(data.size(), 6u);
   EXPECT_EQ(layouts.size(), 6u);
   EXPECT_EQ(q.size(), 3u);
   EXPECT_EQ(kv.size(), 6u);

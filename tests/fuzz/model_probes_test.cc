@@ -156,7 +156,7 @@ std::set<std::string> laws_of(const FuzzResult& r) {
 
 TEST(ModelProbes, EachIsFoundOnItsBackend) {
   for (const Probe& probe : kProbes) {
-    const FuzzResult r = planted_histories(probe.tap, {find_backend(probe.backend)}, 600);
+    const FuzzResult r = planted_histories(probe.tap, {find_backend(probe.backend)}, 1500);
     ASSERT_TRUE(r.first) << probe.name << " on " << probe.backend;
     // With one key an output is its V whatever the query: then the LSE alone tells it.
     EXPECT_TRUE(std::ranges::any_of(

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "faults/launches.h"
+#include "fuzz/call/call_sizes.h"
 #include "fuzz/call/generate.h"
 #include "fuzz/fuzz.h"
 
@@ -42,12 +43,13 @@ TEST(Pairs, TheRowsOfEveryBackendMeetAll) {
 TEST(Pairs, TheRowsOfEveryKindOfCallMeetNearlyAllAndItsCasesAll) {
   std::map<size_t, PairSet> of_rows, met;
   std::map<size_t, size_t> visits;
-  for (uint64_t number = 0; number < 12000; ++number) {
+  for (uint64_t number = 0; number < 24000; ++number) {
     Choices choices = case_choices(5, number);
     const size_t kind = call_kind_of(generate(choices));
     const Covering& covering = covering_of_call(kind);
     of_rows[kind].resize(covering.pairs()), met[kind].resize(covering.pairs());
-    if (visits[kind]++ < covering.rows()) covering.add(choices.levels(), &of_rows[kind]);
+    const size_t rows = covering.rows() * kLargeCallEvery / (kLargeCallEvery - 1) + 1;
+    if (visits[kind]++ < rows) covering.add(choices.levels(), &of_rows[kind]);
     covering.add(choices.levels(), &met[kind]);
   }
   ASSERT_EQ(met.size(), num_call_kinds());
@@ -181,7 +183,7 @@ void expect_found_soon() {
   options.cases = kSoon, options.threads = 2, options.max_findings = 1;
   const auto all = all_backends();
   options.histories.backends.assign(all.begin(), all.end());
-  options.histories.shrink_tries = 0;
+  options.histories.shrink.tries = 0;
   options.histories.tap = tap_of<MissingLaunch<Meets>>();
   const FuzzResult result = run_fuzz(options, {}, false);
   ASSERT_TRUE(result.first);

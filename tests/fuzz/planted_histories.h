@@ -15,7 +15,7 @@ inline FuzzResult planted_histories(const MakeTap& tap, std::vector<const Backen
   options.cases = cases, options.threads = 1, options.max_findings = 1;
   options.kernels = false;
   options.histories.backends = std::move(backends);
-  options.histories.shrink_tries = 0;
+  options.histories.shrink.tries = 0;
   options.histories.tap = tap;
   return run_fuzz(options, {}, false);
 }

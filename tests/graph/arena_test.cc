@@ -152,6 +152,58 @@ TEST(Arena, WhatTheHostWritesArrivesWithTheUpload) {
   }
 }
 
+TEST(Arena, EndingABufferOrdersNothing) {
+  Fixture f;
+  StreamHandle other;
+  ASSERT_EQ(f.device.stream_create_with_flags(kStreamNonBlocking, &other), DeviceError::kSuccess);
+  const Buffer data = f.bind(ints("data", 4, Lifetime::kPersistent));
+  Arena step = f.arena.scope("step");
+  Fixture::bind(step, ints("lens", 4));
+  const MemsetParams set{.dst = data.data, .width = data.bytes()};
+  ASSERT_EQ(f.device.memset_async(set, f.stream), DeviceError::kSuccess);
+  step.unbind();
+  ASSERT_EQ(f.device.memset_async(set, other), DeviceError::kSuccess);
+  EXPECT_EQ(f.device.device_synchronize(), DeviceError::kSuccess);
+  EXPECT_EQ(f.found(), "mem.race data[0]");
+}
+
+TEST(Arena, StagingOfTheNextBufferHasNothingOfTheLast) {
+  Fixture f;
+  Arena step = f.arena.scope("step");
+  ASSERT_TRUE(f.write(Fixture::bind(step, ints("lens", 4)), 0, {1, 2, 3, 4}).ok());
+  step.unbind();
+  const Buffer next = Fixture::bind(step, ints("next", 4));
+  ASSERT_TRUE(f.write(next, 0, {5}).ok());
+  const auto* staged = reinterpret_cast<const int32_t*>(f.arena.staged(next));
+  EXPECT_EQ(Ints(staged, staged + 4), (Ints{5, -1, -1, -1}));
+}
+
+/// The host does not wait for the copies of the last upload.
+struct Hasty : SimDevice {
+  using SimDevice::SimDevice;
+  DeviceError event_synchronize(EventHandle) override { return DeviceError::kSuccess; }
+};
+
+TEST(Arena, StagingIsWrittenOnlyOnceItsCopyWasSeenDone) {
+  Hasty device(options_of(0, size_t{1} << 24));
+  Arena arena(device, 1 << 16);
+  const Buffer lens = Fixture::bind(arena, ints("lens", 4));
+  const Ints values = {1, 2, 3, 4};
+  const auto write = [&] { return arena.write(lens, 0, std::span<const int32_t>(values)); };
+  ASSERT_TRUE(write().ok());
+  ASSERT_TRUE(arena.upload(kLegacyStream).ok());
+  EXPECT_EQ(device.settle(), DeviceError::kSuccess);
+  EXPECT_EQ(device.take_findings().to_string(), "ok");
+  ASSERT_TRUE(write().ok());
+  Status early = device.take_findings();
+  ASSERT_EQ(early.findings().size(), 1u);
+  EXPECT_EQ(early.findings()[0].id, "mem.host_lifetime");
+  ASSERT_TRUE(arena.upload(kLegacyStream).ok());
+  EXPECT_EQ(device.device_synchronize(), DeviceError::kSuccess);
+  ASSERT_TRUE(write().ok());
+  EXPECT_EQ(device.take_findings().to_string(), "ok");
+}
+
 TEST(Arena, WhatIsDiscardedIsNotCopied) {
   Fixture f;
   const Buffer lens = f.bind(ints("seq_lens", 4)), other = f.bind(ints("other", 1));
@@ -178,6 +230,20 @@ TEST(Arena, ABufferThatEndedIsNobodyElse) {
   EXPECT_TRUE(f.write(b, 0, {1}).ok());
 }
 
+TEST(Arena, AFindingInStagingNamesItsBuffer) {
+  std::string found;
+  for (uint64_t seed = 1; seed <= 32; ++seed) {  // some schedule copies late
+    Fixture f(seed);
+    const Buffer a = f.bind(ints("A", 4));
+    ASSERT_TRUE(f.write(a, 0, {1, 2, 3, 4}).ok());
+    f.upload();
+    *reinterpret_cast<int32_t*>(const_cast<std::byte*>(f.arena.staged(a))) = 9;
+    EXPECT_EQ(f.device.stream_synchronize(f.stream), DeviceError::kSuccess);
+    found += f.found() + '\n';
+  }
+  EXPECT_NE(found.find("mem.host_lifetime staging of A\n"), std::string::npos) << found;
+}
+
 TEST(Arena, WritesOutsideABufferAreRefused) {
   Fixture f;
   const Buffer a = f.bind(ints("A", 4));
@@ -188,6 +254,8 @@ TEST(Arena, WritesOutsideABufferAreRefused) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.to_string(),
             "input.shape: A[3] is the first of 2 elements, expected inside 4 elements");
+  EXPECT_EQ(f.arena.retire(a, {2, -8}).to_string(),
+            "input.shape: A[2] is a count of -8, expected inside 4 elements");
   EXPECT_FALSE(f.write(a, -1, {9}).ok());
   EXPECT_FALSE(f.write(a, INT64_MAX, {9}).ok());
   EXPECT_FALSE(f.arena.retire(a, {0, 5}).ok());

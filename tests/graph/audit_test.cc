@@ -60,6 +60,18 @@ TEST_F(Audit, CopiesKeepTheirSidesAndBytes) {
             std::string::npos);
 }
 
+TEST_F(Audit, AddressesAreNamedByWhoKnowsThem) {
+  const PlaceOf place_of = [this](const void* p) { return rig_.arena.place_of(p); };
+  const auto told = [&](const Body& kept, const Body& again) {
+    return same_launches(record(kept), record(again), place_of).to_string();
+  };
+  EXPECT_EQ(told(fills(a_, 3, 16), fills(b_, 3, 16)),
+            "graph.address_changed: memset dst[0] is a, expected b");
+  EXPECT_EQ(told(launches(k::sys, ints(a_), 1), launches(k::sys, ints(a_) + 1, 1)),
+            "graph.address_changed: sys argument 0[0] is a, expected a + 4 B");
+  EXPECT_EQ(rig_.arena.place_of(host_.data()), "no bound buffer");
+}
+
 TEST_F(Audit, FillsKeepTheirPlaceValueAndBytes) {
   const Body kept = fills(a_, 3, 16);
   EXPECT_NE(audit(kept, fills(b_, 3, 16)).find("graph.address_changed: memset dst[0]"),

@@ -100,11 +100,13 @@ TEST_F(HostMemoryTest, WhatTheDevicesOwnWorkChangesIsNoSurprise) {
 TEST_F(HostMemoryTest, AHostFunctionDoesNotHideWhatTheHostChangedBefore) {
   make_lazy();
   a = ints(4);
+  executor->host_block(h.data(), 16, "planner's");
   const Marker call = run(1, HostParams{[](void*) {}, nullptr});
   const Marker copy = launch(0, graph_that_copies(h.data()), {call});
   h[0] = 9;
   executor->wait(copy);
   EXPECT_EQ(found(), "mem.host_lifetime");
+  EXPECT_NE(last.find("planner's"), std::string::npos) << last;
 }
 
 }  // namespace

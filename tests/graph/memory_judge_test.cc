@@ -183,6 +183,37 @@ TEST(MemoryJudge, ScratchIsWrittenByTheLaunchThatReadsIt) {
   EXPECT_EQ(m.judge_by(m.eager(), {read_of(a, 0, 4)}), "mem.stale_input");
 }
 
+TEST(MemoryJudge, ScratchOfALayerIsDeadForEveryOther) {
+  Memory m;
+  int32_t *scratch = m.ints(4), *plan = m.ints(4), *kept = m.ints(4), *q0 = m.ints(8),
+          *q1 = m.ints(8), *pool = m.ints(8);
+  m.memory.declare({scratch, 16, 4, Lifetime::kScratch, "logits"});
+  m.memory.declare({plan, 16, 4, Lifetime::kScratch, "plan"});
+  m.memory.set_layers(
+      std::vector<LayerBytes>{{q0, 32, 0}, {q1, 32, 1}, {pool, 4, 0}, {pool, 4, 1}});
+  for (const int32_t* p : {q0, q1, pool, kept}) m.write(p, 0, 4);
+  m.memory.commit(m.replay(1, 0), {write_of(plan, 0, 4)});
+  m.memory.commit(m.replay(1, 1), {read_of(q0 + 4, 0, 4), write_of(scratch, 0, 4)});
+  EXPECT_EQ(m.judge_by(m.replay(1, 2), {read_of(scratch, 0, 4), write_of(q0, 0, 4)}), "");
+  EXPECT_EQ(m.judge_by(m.replay(1, 2), {read_of(scratch, 0, 4), write_of(kept, 0, 4)}), "")
+      << "whoever reads a layer's scratch is of that layer";
+  const Footprint second = {read_of(plan, 0, 2), read_of(scratch, 1, 1), write_of(q1, 0, 4)};
+  EXPECT_EQ(m.judge_by(m.replay(1, 3), second), "mem.stale_input");
+  EXPECT_EQ(m.last.where.field, "logits");
+  EXPECT_EQ(m.last.where.row, 1);
+  EXPECT_EQ(m.last.expected, "written for layer 1");
+  EXPECT_EQ(m.last.got.find("left by layer 0"), 0u) << m.last.got;
+  // A launch between them hands on what it has read.
+  m.memory.commit(m.replay(1, 3), {read_of(scratch, 0, 4), write_of(plan, 2, 1)});
+  EXPECT_EQ(m.judge_by(m.replay(1, 4), {read_of(plan, 2, 1), read_of(q1, 0, 4)}),
+            "mem.stale_input");
+  EXPECT_EQ(m.judge_by(m.replay(1, 4), {read_of(plan, 1, 1), read_of(q1, 0, 4)}), "");
+  m.memory.commit(m.replay(1, 4), {write_of(scratch, 0, 4), read_of(q1, 0, 4)});
+  EXPECT_EQ(m.judge_by(m.replay(1, 5), second), "") << "its own by now";
+  EXPECT_EQ(m.judge_by(m.replay(1, 5), {read_of(pool, 0, 1), read_of(scratch, 0, 1)}), "")
+      << "what two layers name is nobody's";
+}
+
 TEST(MemoryJudge, ARowReadsAndWritesOnlyItsOwn) {
   Memory m;
   int32_t* kv = m.ints(64);

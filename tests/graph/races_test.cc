@@ -50,6 +50,18 @@ TEST_F(RacesTest, AMarkerOrders) {
   EXPECT_EQ(found(), "");
 }
 
+TEST_F(RacesTest, WhatTheHostHasSeenDoneIsBeforeWhatItEnqueuesNextAndWhatHasSettledIsNot) {
+  int32_t *a = ints(1), *b = ints(1);
+  run(0, fill(a, 1));
+  executor->wait_all();
+  run(1, fill(a, 2));
+  EXPECT_EQ(found(), "");
+  run(0, fill(b, 1));
+  executor->settle();
+  run(1, fill(b, 2));
+  EXPECT_EQ(found(), "mem.race");
+}
+
 TEST_F(RacesTest, OrderIsTransitive) {
   int32_t *a = ints(1), *b = ints(1);
   const Marker first = run(0, fill(a, 1));

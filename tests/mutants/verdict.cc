@@ -29,7 +29,7 @@ int run(int argc, char** argv) {
   FuzzOptions options;
   options.cases = static_cast<uint64_t>(std::atoll(argv[2]));
   options.threads = 1, options.max_findings = 1, options.kernels = false;
-  options.histories.shrink_tries = 0;
+  options.histories.shrink.tries = 0;
   for (const Backend* backend : all_backends())
     if (argc < 4 || backend->info().name == argv[3]) options.histories.backends.push_back(backend);
   options.histories.tap = [] { return std::make_unique<MutantTap>(); };

@@ -37,10 +37,22 @@ enum class Slip : uint8_t {
   kThrows,
 };
 
+/// Finite numbers in the place of infinities, and a maximum that is another's.
+struct Sentinels {
+  static constexpr float kInf = std::numeric_limits<float>::infinity();
+  float masked = -kInf;       // the logit of a key that is not seen
+  float first_top = -kInf;    // the running maximum begins there
+  float empty_split = -kInf;  // the maximum of a split that sees no key
+  float most = kInf;          // logits are clamped to it and its negative
+  float most_lse = kInf;      // the LSE likewise
+  bool tops_of_the_row_before = false, lse_without_top = false;
+};
+
 /// Reads a paged call, decode or extend, of any layout and dtype.
 class TiledKernel {
  public:
-  TiledKernel(const PagedAttention& call, Slip slip) : call_(call), p_(call.params), slip_(slip) {}
+  TiledKernel(const PagedAttention& call, Slip slip, const Sentinels& sentinels = {})
+      : call_(call), p_(call.params), slip_(slip), sentinels_(sentinels) {}
 
   void run() {
     if (slip_ == Slip::kThrows) throw std::runtime_error("no such head dim");
@@ -64,6 +76,7 @@ class TiledKernel {
   struct State {
     float top = -std::numeric_limits<float>::infinity(), sum = 0;
     std::vector<float> acc;
+    bool seen = false;  // some key was
   };
 
   int64_t kv_len(int64_t b) const {
@@ -125,7 +138,11 @@ class TiledKernel {
     std::vector<float> logits;
     float top = s->top;
     for (int64_t key = begin; key < end; ++key) {
-      float x = sees(b, q, q_len, key) ? logit(b, row, head, kv_head, key) : kNothing;
+      const bool seen = sees(b, q, q_len, key);
+      float x =
+          seen ? std::clamp(logit(b, row, head, kv_head, key), -sentinels_.most, sentinels_.most)
+               : sentinels_.masked;
+      s->seen |= seen;
       if (p_.logits_soft_cap > 0 && (x != kNothing || slip_ == Slip::kCapBehindMask))
         x = p_.logits_soft_cap * std::tanh(x / p_.logits_soft_cap);
       if (std::isnan(x) && slip_ == Slip::kNanVanishes) x = kNothing;
@@ -135,6 +152,7 @@ class TiledKernel {
     if (slip_ == Slip::kPaddingInMaximum && end % call_.cache.page_size != 0)
       top = std::fmax(top, logit(b, row, head, kv_head, end));
     if (slip_ == Slip::kNoMaximum) top = 0;
+    if (sentinels_.tops_of_the_row_before && !std::isinf(top_before_)) top = top_before_;
     if (slip_ != Slip::kMaximumNotRescaled || s->sum == 0) {
       const float down = std::exp(s->top - top);
       s->sum *= down;
@@ -154,10 +172,11 @@ class TiledKernel {
   State split(int64_t b, int64_t row, int64_t q, int64_t q_len, int32_t head, int64_t begin) const {
     State s;
     s.acc.assign(static_cast<size_t>(p_.head_dim_vo), 0);
-    if (slip_ == Slip::kMaximumFromZero) s.top = 0;
+    s.top = slip_ == Slip::kMaximumFromZero ? 0 : sentinels_.first_top;
     for (int64_t at = begin; at < std::min(begin + kSplit, kv_len(b)); at += kTile)
       tile(b, row, q, q_len, head, at, &s);
     if (slip_ == Slip::kEmptySplitMerged && s.sum == 0) s.top = 0;
+    if (!s.seen && slip_ == Slip::kNone) s.top = sentinels_.empty_split, s.sum = 0, clear(&s.acc);
     return s;
   }
 
@@ -169,17 +188,23 @@ class TiledKernel {
       const float top = std::max(all.top, one.top);
       if (std::isinf(top) && !std::isnan(one.top)) continue;
       const float mine = std::exp(all.top - top), its = std::exp(one.top - top);
-      all.top = top, all.sum = all.sum * mine + one.sum * its;
+      all.seen |= one.seen, all.top = top, all.sum = all.sum * mine + one.sum * its;
       for (size_t d = 0; d < all.acc.size(); ++d) all.acc[d] = all.acc[d] * mine + one.acc[d] * its;
     }
+    top_before_ = all.top;
+    if (!all.seen && slip_ == Slip::kNone) all.sum = 0;
     finish(row, head, all);
   }
+
+  static void clear(std::vector<float>* list) { std::ranges::fill(*list, 0.F); }
 
   void finish(int64_t row, int32_t head, State& s) {
     if (slip_ == Slip::kNanSpreads) s.sum += spread_, spread_ = std::isnan(s.sum) ? s.sum : 0;
     if (s.sum == 0 && slip_ == Slip::kRowLeft) return;
     const bool empty = s.sum == 0 && slip_ != Slip::kEmptySplitMerged;
-    float lse = empty ? -std::numeric_limits<float>::infinity() : s.top + std::log(s.sum);
+    const float top_of_lse = sentinels_.lse_without_top ? 0 : s.top;
+    float lse = empty ? -std::numeric_limits<float>::infinity() : top_of_lse + std::log(s.sum);
+    if (!empty) lse = std::clamp(lse, -sentinels_.most_lse, sentinels_.most_lse);
     if (!p_.sinks.empty() && slip_ != Slip::kSinkLost && !empty) {
       const float sink = p_.sinks[static_cast<size_t>(head)], top = std::max(s.top, sink);
       const float down = std::exp(s.top - top);
@@ -196,7 +221,8 @@ class TiledKernel {
   const PagedAttention& call_;
   const AttentionParams& p_;
   Slip slip_;
-  float spread_ = 0;
+  Sentinels sentinels_;
+  float spread_ = 0, top_before_ = -std::numeric_limits<float>::infinity();
 };
 
 }  // namespace shadowgraph::testing

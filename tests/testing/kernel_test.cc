@@ -83,6 +83,21 @@ TEST(KernelCheck, TheJournalNamesTheCallThatRuns) {
   std::remove(o.journal.c_str());
 }
 
+TEST(KernelCheck, WrongOutputsNameTheirMistake) {
+  const std::pair<Slip, std::string_view> known[] = {{Slip::kHeadsInTurn, "heads.mapped"},
+                                                     {Slip::kLseInBase2, "lse.base"},
+                                                     {Slip::kSinkLost, "sink.missing"}};
+  for (const auto& [slip, mistake] : known) {
+    KernelOptions o = small_support();
+    o.calls = 2000;
+    const Status status = check(o, tiled(slip));
+    ASSERT_FALSE(status.ok()) << mistake;
+    const Finding& f = status.findings()[0];
+    ASSERT_FALSE(f.diagnosis.empty()) << mistake << ": " << status.to_string();
+    EXPECT_EQ(f.diagnosis[0].mistake, mistake) << f.diagnosis[0].to_string();
+  }
+}
+
 struct Planted {
   Slip slip;
   Ids laws;  // any of them first
@@ -118,7 +133,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Slip::kCapBehindMask, {"num.exact", "num.poison"}},
         Planted{Slip::kSinkLost, {"num.exact", "num.bound"}},
         Planted{Slip::kEmptySplitMerged, {"num.exact", "num.poison", "num.bound"}},
-        Planted{Slip::kMaximumFromZero, {"num.exact"}}, Planted{Slip::kNoMaximum, {"num.poison"}},
+        Planted{Slip::kMaximumFromZero, {"num.exact"}},
+        Planted{Slip::kNoMaximum, {"num.poison", "num.exact"}},
         Planted{Slip::kPaddingInMaximum, {"num.exact"}}, Planted{Slip::kNanVanishes, {"num.bound"}},
         Planted{Slip::kNanSpreads, {"num.bound"}}, Planted{Slip::kRowBehind, {"num.write_set"}},
         Planted{Slip::kRowLeft, {"num.write_set"}}, Planted{Slip::kWritesKeys, {"num.write_set"}},

@@ -77,6 +77,56 @@ class ReplayOfCalls(unittest.TestCase):
         self.assertEqual(run("replay", path, "--plant", "K31")[0], USAGE)
 
 
+class ReplayOfHistories(unittest.TestCase):
+    """K31 in a saved history: it changes a table in one step."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        run("fuzz", "--backend", "flashattention", "--plant", "K31", "--max-findings", "1", "--threads", "1", "--save-failures", cls.folder.name)
+        (cls.path,) = (str(path) for path in pathlib.Path(cls.folder.name).glob("*.json"))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def differs(self, *args, expect=FINDINGS):
+        """What replay finds besides what K31 breaks."""
+        code, out, err = run("replay", self.path, *args, "--format", "json")
+        self.assertEqual(code, expect, (out, err))
+        return [f for f in json.loads(out)["findings"] if f["id"] == "run.nondeterminism"]
+
+    def test_every_step_is_shown_on_lines_of_its_own(self):
+        code, out, _ = run("replay", self.path)
+        self.assertEqual(code, FINDINGS)
+        self.assertNotIn("\\x0a", out)
+        self.assertTrue(any(line.startswith("step 2  ") for line in out.splitlines()), out)
+
+    def test_a_run_is_as_itself_and_parts_from_a_clean_one_at_the_table_that_the_fault_changes(self):
+        self.assertEqual(self.differs("--against", self.path), [])
+        (found,) = self.differs("--clean", "--against", self.path)
+        self.assertRegex(found["where"]["field"], r"^eager page_table\[1, 0\]$")
+        self.assertRegex(found["case"], r"^step \d+$")
+        self.assertRegex(found["expected"], r"^\d+ in ")
+        self.assertNotEqual(found["got"], found["expected"].split()[0])
+        self.assertIn("--clean --against", found["reproduce"])
+
+    def test_a_digest_stands_for_a_run(self):
+        planted, clean, fuzzed = (os.path.join(self.folder.name, name) for name in ("planted.txt", "clean.txt", "fuzzed.txt"))
+        self.differs("--digest", planted)
+        self.differs("--clean", "--digest", clean, expect=CLEAN)
+        self.assertEqual(self.differs("--clean", "--against", clean, expect=CLEAN), [])
+        (found,) = self.differs("--clean", "--against", planted)
+        self.assertEqual(found["where"]["field"], "eager page_table")
+        self.assertTrue(found["got"].startswith("hash "))
+        choices = pathlib.Path(planted).read_text().splitlines()[1].split()[1]
+        run("fuzz", "--choices", choices, "--backend", "flashattention", "--plant", "K31", "--digest", fuzzed)
+        self.assertEqual(pathlib.Path(fuzzed).read_text(), pathlib.Path(planted).read_text())
+        pathlib.Path(clean).write_text("shadowgraph.digest/1 x\nhistory 1.2\n")
+        code, out, _ = run("replay", self.path, "--clean", "--against", clean, "--format", "json")
+        self.assertEqual((code, json.loads(out)["findings"][0]["id"]), (BAD_INPUT, "io.kind"))
+
+
 class Lists(unittest.TestCase):
     def test_every_kind_names_what_it_should(self):
         for kind, name in (("backends", "flashattention"), ("modes", "draft_extend_v2"), ("faults", "K31"),
@@ -313,7 +363,7 @@ class Grids(Fuzz):
         self.assertTrue(re.search(r"\nclean: 1 case judged, 0 findings, [\d.]+ s\n\Z", out), out)
 
     def test_a_part_of_a_grid_is_run_by_its_numbers(self):
-        for grid, first, cases in (("decode", "100", 7), ("device-3", "100", 7), ("device-5", "1306820", 12)):
+        for grid, first, cases in (("decode", "100", 7), ("device-3", "100", 7), ("device-5", "1306820", 12), ("call-mutate", "100", 7)):
             report = self.report("--exhaustive", grid, "--first", first, "--cases", "7" if cases == 7 else "100")
             self.assertEqual(report["summary"]["cases"], cases)
 

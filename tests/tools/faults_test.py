@@ -29,6 +29,58 @@ def pair(report, fault, backend):
     return found
 
 
+class Mutants(unittest.TestCase):
+    """A folder as `./dev recall` leaves it, with a program that says what its mutants' numbers stand for."""
+
+    SAYS = {1: "echo 'found: num.bound'", 2: "echo 'missed: store_kv reads something else; shadowgraph fuzz --choices 3'", 3: "echo 'inert: '",
+            4: "echo 'never acted: '", 5: "kill -SEGV $$", 6: "sleep 60", 7: "exit 2", 8: "echo nonsense"}  # fmt: skip
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        program = os.path.join(self.folder.name, "mutant_verdict")
+        with open(program, "w") as file:
+            cases = "".join(f"{number}) {does};;\n" for number, does in self.SAYS.items())
+            file.write(f'#!/bin/sh\nprintf "%s " "$@" >> {self.folder.name}/told\ncase $1 in\n{cases}esac\n')
+        os.chmod(program, 0o755)
+        self.plan([{"id": f"room.operator.{n}", "switch": n, "file": "src/a.cc", "line": n, "text": "", "slip": "< to <="} for n in self.SAYS])
+
+    def plan(self, mutants):
+        with open(os.path.join(self.folder.name, "plan.json"), "w") as file:
+            json.dump({"seed": 1, "mutants": mutants}, file)
+
+    def hunt(self, *args):
+        code, out, err = run("faults", "--mutants", self.folder.name, "--budget-seconds", "2", "--format", "json", *args)
+        return code, json.loads(out) if out else err
+
+    def test_have_the_verdicts_of_faults(self):
+        code, report = self.hunt("--threads", "4")
+        self.assertEqual(code, FINDINGS, report)
+        rows = {int(row["id"].rsplit(".", 1)[1]): row for row in report["faults"]}
+        self.assertEqual([rows[n]["verdict"] for n in sorted(rows)],
+                         ["found", "missed", "inert", "never acted", "found", "found", "found", "found"])
+        self.assertEqual([rows[n]["by"] for n in (1, 5, 6, 7, 8)],
+                         [["num.bound"], ["crash: Segmentation fault"], ["hang"], ["crash: exit code 2"], ["crash: no verdict"]])
+        (missed,) = report["findings"]
+        self.assertEqual((missed["id"], missed["case"]), ("fault.missed", "room.operator.2"))
+        self.assertIn("store_kv reads something else", missed["got"])
+        self.assertIn("src/a.cc:2: < to <=", missed["got"])
+
+    def test_are_chosen_by_id_and_hunted_on_one_backend(self):
+        code, report = self.hunt("--id", "room.operator.1", "--backend", "ascend", "--cases", "7")
+        self.assertEqual((code, len(report["faults"])), (CLEAN, 1))
+        with open(os.path.join(self.folder.name, "told")) as file:
+            self.assertEqual(file.read(), "1 7 ascend ")
+        self.assertEqual(self.hunt("--id", "room.operator.3")[0], NOTHING)
+
+    def test_of_a_folder_that_has_none_are_refused(self):
+        self.assertEqual(self.hunt("--id", "other")[0], USAGE)
+        self.plan([{"id": "room.operator.1"}])
+        code, report = self.hunt()
+        self.assertEqual((code, report["findings"][0]["id"]), (NOTHING, "case.field"))
+        self.assertEqual(run("faults", "--mutants", os.path.join(self.folder.name, "none"))[0], NOTHING)
+
+
 class Matrix(unittest.TestCase):
     def test_a_pair_is_found_inert_or_never_acted_and_says_why(self):
         report = matrix("--id", "K11a", "--id", "K11", "--backend", "ascend", "--backend", "dsa", "--cases", "60")

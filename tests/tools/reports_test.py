@@ -217,7 +217,7 @@ class Shards(Joining):
         self.assertEqual(len(merged["warnings"]), 1)
 
     def test_a_grid_of_steps_and_one_of_device_programs(self):
-        for grid in (("decode", "--first", "100", "--cases", "300"), ("device-3",)):
+        for grid in (("decode", "--first", "100", "--cases", "300"), ("device-3",), ("call-mutate", "--first", "100", "--cases", "900")):
             args = ("fuzz", "--exhaustive", *grid, "--threads", "2")
             merged, whole = self.merged(*self.parts(3, *args), "--complete"), self.report(*args)
             # Each shard binds and captures what its steps share.

@@ -34,6 +34,13 @@ struct BufferDecl {
   std::string name;
 };
 
+/// Bytes of a tensor that is one layer's own.
+struct LayerBytes {
+  const void* address = nullptr;
+  size_t bytes = 0;
+  int32_t layer = 0;
+};
+
 class Annotations {
  public:
   virtual ~Annotations() = default;
@@ -52,6 +59,10 @@ class Annotations {
   virtual void add_owner(const void* /*p*/, size_t /*bytes*/, OwnerId /*owner*/) {}
   /// Row i of a footprint belongs to request owners[i], for all work enqueued from now on.
   virtual void set_row_owners(std::span<const OwnerId> /*owners*/) {}
+  /// From now on a launch that names one of these tensors is work of its layer, and one that names
+  /// none is work of the layer whose scratch it reads. Scratch that one layer wrote is dead for
+  /// every other. What several layers call their own is nobody's.
+  virtual void set_layers(std::span<const LayerBytes> /*tensors*/) {}
   /// A new step begins: what kPerStep buffers still hold from an earlier step is stale.
   virtual void begin_step() {}
 
@@ -67,6 +78,9 @@ class Annotations {
   /// names it is a finding: host_lifetime.
   virtual void host_block(const void* /*p*/, size_t /*bytes*/, std::string_view /*name*/) {}
   virtual void host_block_ended(const void* /*p*/) {}
+  /// The host writes pinned memory now. A copy that reads it, and that the host has not seen done,
+  /// is a finding: host_lifetime.
+  virtual void host_writes(const void* /*p*/, size_t /*bytes*/) {}
 };
 
 }  // namespace shadowgraph

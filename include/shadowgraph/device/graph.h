@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -96,8 +97,11 @@ class GraphExec {
   ExecHandle handle_;
 };
 
+/// What an address is called in messages: Arena::place_of.
+using PlaceOf = std::function<std::string(const void* address)>;
+
 /// Compares a new recording with the one that an exec was made from. graph.topology_changed,
 /// graph.address_changed and graph.baked_scalar name the node and the argument that differ.
-Status same_launches(const Graph& kept, const Graph& again);
+Status same_launches(const Graph& kept, const Graph& again, const PlaceOf& place_of = {});
 
 }  // namespace shadowgraph

@@ -75,6 +75,7 @@ class KernelArgs {
 };
 
 struct KernelLaunch;
+struct Operand;
 
 /// kWaiting: the body must be called again later; other work runs in between.
 enum class Progress : uint8_t { kDone, kWaiting };
@@ -113,6 +114,9 @@ struct Kernel {
   /// This kernel replaces a real one and computes something wrong on purpose. So no other
   /// executor's body of the same name may run in its place.
   bool stands_in = false;
+  /// What a launch names of memory, argument by argument (launch/operands.h). Null: it does not
+  /// say.
+  void (*operands)(const KernelLaunch& launch, std::vector<Operand>* all) = nullptr;
 };
 
 /// cudaLaunchKernel's arguments.

@@ -57,6 +57,10 @@ class SimDevice : public DeviceApi {
   /// max_orders orders. Returns how many orders ran, 0 if none could.
   uint64_t launch_every_order(ExecHandle exec, StreamHandle s, uint64_t max_orders = 1 << 16);
 
+  /// Runs all work to its end, for a judge that looks at memory. The host has not seen it: what is
+  /// enqueued later is ordered behind it by streams and events alone.
+  virtual DeviceError settle();
+
   /// How much memory the shadow takes of the buffer that holds p.
   struct ShadowCost {
     size_t arena_bytes = 0, shadow_bytes = 0;
@@ -152,11 +156,13 @@ class SimDevice : public DeviceApi {
   void set_owner(const void* p, size_t bytes, OwnerId owner) override;
   void add_owner(const void* p, size_t bytes, OwnerId owner) override;
   void set_row_owners(std::span<const OwnerId> owners) override;
+  void set_layers(std::span<const LayerBytes> tensors) override;
   void begin_step() override;
   uint64_t output_ticket() override;
   void expect_output(const void* p, size_t bytes, uint64_t ticket) override;
   void host_block(const void* p, size_t bytes, std::string_view name) override;
   void host_block_ended(const void* p) override;
+  void host_writes(const void* p, size_t bytes) override;
 
  private:
   struct Impl;

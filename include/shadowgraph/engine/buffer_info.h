@@ -225,6 +225,19 @@ struct KeyList {
   std::optional<KeySplits> splits = {};
 };
 
+/// Calls fn with each buffer that a key list names.
+template <class Fn>
+constexpr void for_each_buffer(const KeyList& l, Fn fn) {
+  const auto each = [&](auto... buffers) { (fn(buffers), ...); };
+  each(l.keys, l.lens, l.queries);
+  if (l.mask) each(l.mask->bits, l.mask->indptr, l.mask->depths);
+  if (l.items) each(l.items->prefix_lens, l.items->places, l.items->longest);
+  if (const auto& p = l.plan)
+    each(p->request_indices, p->qo_tile_indices, p->kv_tile_indices, p->o_indptr, p->merge_indptr,
+         p->kv_chunk_size, p->block_valid_mask, p->partial);
+  if (l.splits) each(l.splits->num_splits, l.splits->partial);
+}
+
 /// The step's own tokens, by the offsets of its queries.
 inline KeyList own_tokens(int indptr) {
   return {.kind = KeyList::Kind::kOwn, .lens = indptr, .queries = indptr};

@@ -56,6 +56,7 @@ std::string AttentionCase::to_string(std::string_view data) const {
   if (sinks) s += lse_sink == LseSink::kIncluded ? " sinks(in lse)" : " sinks";
   if (mask != CustomMask::Kind::kNone) s += " mask=" + std::string(word(kMaskKindNames, mask));
   s += describe(terms);
+  if (nan) s += " nan";
   if (k_scale != 1 || v_scale != 1)
     s += " k_scale=" + number(k_scale) + " v_scale=" + number(v_scale);
   s += " page=" + std::to_string(page_size) + " " + std::string(word(kCaseLayoutNames, layout));

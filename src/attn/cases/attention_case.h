@@ -55,6 +55,7 @@ struct AttentionCase {
   CustomMask::Kind mask = CustomMask::Kind::kNone;
   LseSink lse_sink = LseSink::kExcluded;
   CaseTerms terms{};
+  bool nan = false;  // an element of a key or value that some row sees; of random data, not of i8
 
   // How it lies in memory. No result may depend on these.
   int32_t page_size = 1;

@@ -26,7 +26,9 @@ int64_t Case::tokens() const {
 
 std::string Case::to_string() const {
   const auto text = [&](const auto& c) { return c.to_string(word(kCaseDataNames, data)); };
-  return std::visit(text, call) + " seed=" + std::to_string(seed);
+  std::string s = std::visit(text, call);
+  if (more_threads > 0) s += " threads=" + std::to_string(1 + more_threads);
+  return s + (far ? " far" : "") + " seed=" + std::to_string(seed);
 }
 
 }  // namespace shadowgraph

@@ -8,7 +8,8 @@ namespace shadowgraph {
 
 inline constexpr std::string_view kCaseKernelNames[] = {
     "decode_paged", "prefill_paged", "prefill_ragged", "merge_states", "linear", "sparse"};
-inline constexpr std::string_view kCaseDataNames[] = {"uniform", "selector", "random", "peaked"};
+inline constexpr std::string_view kCaseDataNames[] = {"uniform", "selector", "random",
+                                                      "peaked",  "shifted",  "huge"};
 inline constexpr std::string_view kCaseLayoutNames[] = {"nhd",         "hnd",        "stacked_nhd",
                                                         "stacked_hnd", "mla_latent", "panels"};
 inline constexpr std::string_view kMaskKindNames[] = {"none", "bool", "packed"};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "attn/page_table.h"
 
@@ -46,9 +47,26 @@ KeyCounts dense_keys(TensorCheck& c, const PageTable& t, int32_t page_size) {
   return keys;
 }
 
+/// Pages are named once: a call with lists of both forms may mean either.
+void check_form(TensorCheck& c, const PageTable& t) {
+  const bool dense = t.form == PageTable::Form::kDense;
+  const std::pair<const char*, std::span<const int32_t>> others[] = {
+      {"page_table", dense ? std::span<const int32_t>() : t.page_table},
+      {"cache_seqlens", dense ? std::span<const int32_t>() : t.cache_seqlens},
+      {"kv_indptr", dense ? t.kv_indptr : std::span<const int32_t>()},
+      {"kv_indices", dense ? t.kv_indices : std::span<const int32_t>()},
+      {"last_page_len", dense ? t.last_page_len : std::span<const int32_t>()}};
+  for (const auto& [field, list] : others)
+    if (!list.empty())
+      c.fail("input.shape", at(field),
+             dense ? "none: the pages are in page_table" : "none: the pages are in kv_indices",
+             std::to_string(list.size()) + " entries");
+}
+
 /// The table's arrays agree with each other; then each request's keys. Nothing if its rows cannot
 /// be found.
 std::optional<KeyCounts> check_table(TensorCheck& c, const PageTable& t, int32_t page_size) {
+  check_form(c, t);
   if (t.form == PageTable::Form::kCsr) {
     if (!check_indptr(c, "kv_indptr", t.kv_indptr, t.batch(), kAny)) return std::nullopt;
     if (t.kv_indptr.back() > static_cast<int64_t>(t.kv_indices.size())) {

@@ -1,36 +1,34 @@
 #include "attn/validate/state_check.h"
 
 #include <string>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "attn/validate/batch_check.h"
 
 namespace shadowgraph {
 namespace {
 
-/// Checks indices into `count` places, where -1 is no place. `twice` says what two rows of one
-/// place write.
+/// Checks indices into `count` places, where -1 is no place. Takes memory by the rows: a pool may
+/// have more places than fit.
 class Places {
  public:
-  Places(TensorCheck& c, const char* field, int64_t count)
-      : c_(c), field_(field), owner_(static_cast<size_t>(count), -1) {}
+  Places(TensorCheck& c, const char* field, int64_t count) : c_(c), field_(field), count_(count) {}
 
   void take(int64_t row, int64_t place, bool unique, bool none) {
     if (none && place == -1) return;
-    const auto count = std::ssize(owner_);
-    if (place < 0 || place >= count) {
+    if (place < 0 || place >= count_) {
       fail("slot.range", row,
-           (none ? "-1, or 0 <= slot < " : "0 <= slot < ") + std::to_string(count),
+           (none ? "-1, or 0 <= slot < " : "0 <= slot < ") + std::to_string(count_),
            std::to_string(place));
       return;
     }
-    int64_t& owner = owner_[static_cast<size_t>(place)];
-    if (unique && owner >= 0) {
-      fail("slot.duplicate", row, "a slot of its own",
-           std::to_string(place) + ", row " + std::to_string(owner) + "'s");
-    }
-    if (unique) owner = row;
+    if (!unique) return;
+    const auto [owner, first] = owner_.try_emplace(place, row);
+    if (first) return;
+    fail("slot.duplicate", row, "a slot of its own",
+         std::to_string(place) + ", row " + std::to_string(owner->second) + "'s");
+    owner->second = row;
   }
   bool good() const { return good_; }
 
@@ -42,7 +40,8 @@ class Places {
 
   TensorCheck& c_;
   const char* field_;
-  std::vector<int64_t> owner_;
+  const int64_t count_;
+  std::unordered_map<int64_t, int64_t> owner_;  // the last row that writes a place
   bool good_ = true;
 };
 

@@ -176,4 +176,14 @@ void visit_args(V& v, StoreKv& c) {
   v("first_slot", c.first_slot);
 }
 
+template <class V>
+void visit_args(V& v, CopyKv& c) {
+  v("source", c.source);
+  v("target", c.target);
+  v("source_pages", c.source_pages);
+  v("target_pages", c.target_pages);
+  v("whole_pool", c.whole_pool);
+  v("options", c.options);
+}
+
 }  // namespace shadowgraph

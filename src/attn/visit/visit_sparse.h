@@ -50,6 +50,15 @@ void visit_args(V& v, PackLatents& c) {
 }
 
 template <class V>
+void visit_args(V& v, ActQuant& c) {
+  v("x", c.x);
+  v("ue8m0", c.ue8m0);
+  v("y", c.y);
+  v("scale", c.scale);
+  v("options", c.options);
+}
+
+template <class V>
 void visit_args(V& v, StoreIndexKeys& c) {
   v("k", c.k);
   v("k_scale", c.k_scale);
@@ -106,6 +115,18 @@ void visit_args(V& v, Compress& c) {
   v("shape.ratio", c.shape.ratio);
   v("options", c.options);
   v("first_page", c.first_page);
+}
+
+template <class V>
+void visit_args(V& v, PoolNormRope& c) {
+  v("kv_score", c.kv_score);
+  v("ape", c.ape);
+  v("weight", c.weight);
+  v("freqs", c.freqs);
+  v("out", c.out);
+  v("shape.ratio", c.shape.ratio);
+  v("eps", c.eps);
+  v("options", c.options);
 }
 
 template <class V>

@@ -13,6 +13,9 @@
 namespace shadowgraph {
 namespace {
 
+// The elements of any buffer are products of two of these, and fit into 63 bits.
+constexpr int64_t kMostOfAll = int64_t{1} << 30;  // no edge: tokens that no memory holds
+
 bool has_entry(std::span<const int64_t> map, int64_t slot) {
   return slot < static_cast<int64_t>(map.size());
 }
@@ -243,12 +246,15 @@ Status serves(const BackendInfo& info, const Limits& limits) {
     refuse(&status, "attention_chunk", "a multiple of page_size", m.attention_chunk);
   const auto positive = [&](const char* field, int64_t value, int64_t least) {
     if (value < least) refuse(&status, field, ">= " + std::to_string(least), value);
+    if (value > kMostOfAll) refuse(&status, field, "<= " + std::to_string(kMostOfAll), value);
   };
   positive("rows", limits.rows, 0);
   positive("tokens", limits.tokens, 0);
   positive("max_q_len", limits.max_q_len, 0);
   positive("max_kv_len", limits.max_kv_len, 0);
   positive("max_items_len", limits.max_items_len, 0);
+  positive("topk", m.topk, 0);
+  positive("page_size", std::max<int64_t>(0, m.page_size) * std::max(1, m.dcp_size), 0);
   positive("seq_len_fill", m.seq_len_fill, info.engine->padding_len);
   positive("prefix_chunk_tokens", m.prefix_chunk_tokens, 0);
   check_kinds(info, m, &status);

@@ -16,10 +16,10 @@
 namespace shadowgraph {
 namespace {
 
-/// Every key has a bias from which on f32 has whole numbers only: a logit beside it is lost.
-bool is_masked_by_bias(const OracleRow& row) {
-  constexpr double kNoFraction = 0x1p24;
-  return row.added.size() > 0 && (row.added >= kNoFraction).all();
+/// Every key has a bias that is no number of f32 to base 2.
+bool is_beyond_base_2(const OracleRow& row) {
+  const double most = largest_finite(DType::kF32) / kLog2E;
+  return row.added.size() > 0 && (row.logits < -most).all();
 }
 
 std::string decimal(double value, const char* format = "%.9g") {
@@ -108,7 +108,7 @@ class Judge {
     if (result_.max_logits.defined()) top_.see(top_at(row, row.logits.maxCoeff(), bound.top));
     if (!unbounded(row, bound)) return;
     ++judgement_.unbounded_rows;
-    if (!is_masked_by_bias(row)) ++boundable_rows_;
+    if (!is_beyond_base_2(row)) ++boundable_rows_;
   }
 
   Judgement finish() {
@@ -225,7 +225,7 @@ class Judge {
   Worst out_, lse_, top_, empty_;
   std::map<std::string, int64_t> marks_;
   int64_t nan_rows_ = 0;        // whose right result is NaN
-  int64_t boundable_rows_ = 0;  // without a bound, though some key is not masked by a bias
+  int64_t boundable_rows_ = 0;  // without a bound, though some logit is a number to base 2
 };
 
 /// What of the arithmetic a call uses (Arithmetic::in_order).

@@ -35,8 +35,8 @@ struct JudgeOptions {
   LawId lse_bound = "num.lse_bound";
   bool recorded = false;
   std::string prefix = {};  // of the fields in findings: "gpu." gives "gpu.out"
-  // The data is such that every bound is finite, except of rows whose every key has a bias that
-  // masks (beyond 2^24): another one is a finding
+  // The data is such that every bound is finite, except of rows whose every key has a bias like the
+  // lowest float, beyond f32 to base 2: another one is a finding
   bool bounded = false;
   // The data is such that out is one key's V: it is that to the bit, and the LSE is not judged
   bool exact = false;

@@ -15,6 +15,7 @@ constexpr double kF32Largest = 0x1.fffffep127;
 constexpr double kMaxExponent = 700;
 constexpr double kLargestCode = 128;  // of i8
 constexpr double kTf32 = 0x1p-10;     // what a truncated fraction of 10 bits loses
+constexpr double kWellKnown = 0.5;    // kappa below which weights' errors alone give the bound
 
 Rounding rounding_of_p(const Arithmetic& a, DType q_type) {
   const DType type = a.round_p == RoundP::kToType ? a.p_type : q_type;
@@ -174,90 +175,136 @@ Reduction reduction_of(const OracleRow& row, const Arithmetic& a, double slack) 
   return r;
 }
 
-/// Weights and their errors, relative to a total of exp(lse).
-struct Weights {
-  Eigen::ArrayXd p, e, r;  // [keys]
-  double sink_p = 0, sink_e = 0;
-};
-
 double largest_logit(const OracleRow& row, LseSink counted) {
   const double top = row.logits.maxCoeff();
   return counted == LseSink::kIncluded ? std::max(top, row.sink) : top;
 }
 
-/// p (exp(exponent_error) (1 + eps)^(R+1) - 1), given log p. A weight that is nothing stays so,
-/// however little is known of its logit.
-double weight_error(double log_p, double exponent_error, double exps, double exp_error) {
-  const double exponent = exponent_error + exps * std::log1p(exp_error);
+/// of_keys, and 0 for a key that weighs nothing even with its error: it rules no maximum, so its
+/// error is its own alone. A large negative bias hides a key in this way, and a sink all keys.
+Eigen::ArrayXd of_keys_that_weigh(const OracleRow& row, const Eigen::ArrayXd& delta,
+                                  const Eigen::ArrayXd& of_keys, double sink) {
+  constexpr double kNothing = 200;  // exp(-200) of the largest weight
+  Eigen::Index top = 0;
+  row.logits.maxCoeff(&top);
+  const double least = std::max(row.logits[top] - delta[top], sink) - kNothing;
+  return (row.logits + delta >= least).select(of_keys, 0.0);
+}
+
+/// Logits' errors beside one that all have: weights do not depend on that one, an LSE does.
+struct LogitErrors {
+  Eigen::ArrayXd own;  // [keys]
+  double common = 0;
+  double largest = 0;  // own, of keys that weigh
+};
+
+/// If q has one element, a logit's error is a function of one product and its scale: it is one
+/// number for all keys that are like the top one in these, unless parts are computed apart.
+LogitErrors apart(const OracleRow& row, const Arithmetic& a, const Eigen::ArrayXd& delta,
+                  LseSink counted) {
+  const double sink = counted == LseSink::kIncluded ? row.sink : -kInfinity;
+  LogitErrors x{delta, 0, 0};
+  Eigen::Index top = 0;
+  row.logits.maxCoeff(&top);
+  const bool plain = row.added.size() == 0 || (row.added == 0.0).all();
+  const bool together = row.terms == 1 && plain && a.partials == Partials::kUnscaled;
+  if (together && sink <= row.logits[top] && std::isfinite(delta[top])) {
+    x.common = delta[top];
+    x.own = (row.logits == row.logits[top] && row.products == row.products[top] &&
+             row.key_scales == row.key_scales[top])
+                .select(0.0, delta + x.common);
+  }
+  x.largest = of_keys_that_weigh(row, x.own, x.own, sink).maxCoeff();
+  return x;
+}
+
+/// How far the logarithms of weights may be off.
+struct Exponents {
+  Eigen::ArrayXd keys;  // [keys] delta_j + alpha_j + (R + 1) log(1 + eps)
+  double sink = 0;
+  double shared = 0;  // in each of them
+};
+
+bool has_partials(const Arithmetic& a, const Reduction& red) {
+  return a.partials != Partials::kUnscaled && red.parts > 1;
+}
+
+Exponents exponent_errors(const OracleRow& row, const Arithmetic& a, const Reduction& red,
+                          const LogitErrors& delta, LseSink counted) {
+  const double top = largest_logit(row, counted), top_key = row.logits.maxCoeff();
+  const double sink_delta =
+      std::isinf(row.sink) ? 0 : gamma_of(a.scale_roundings, a.u_scale) * std::abs(row.sink);
+  const double slack = 2 * std::max(delta.largest, sink_delta);
+  const bool partials = has_partials(a, red);
+  const double exps = (red.rescales + 1 + (partials ? 1 : 0)) * std::log1p(a.exp_error);
+  Exponents x;
+  if (a.scaled_maximum) {
+    const double sink = counted == LseSink::kIncluded ? row.sink : -kInfinity;
+    const Eigen::ArrayXd sizes = of_keys_that_weigh(row, delta.own, row.logits.abs(), sink);
+    x.shared = (red.rescales + 1) * a.u * (sizes.maxCoeff() + slack);
+  }
+  x.keys = delta.own + a.u * (top - row.logits + slack) * (1 + a.u) + (x.shared + exps);
+  // A part's LSE lies between its logits and the whole LSE; it is computed and stored in f32.
+  if (partials) {
+    const Eigen::ArrayXd sizes = row.logits.abs().max(std::abs(row.lse)) + slack;
+    const Eigen::ArrayXd logs = (top_key - row.logits + std::log(row.mass)).max(1.0);
+    x.keys += red.stored * (a.lse_roundings * a.u * sizes + a.log_error * logs);
+  }
+  x.sink = sink_delta + delta.common + a.u * (std::abs(row.sink - top_key) + slack) * (1 + a.u) +
+           x.shared + exps;
+  return x;
+}
+
+/// Weights and their errors, relative to their total D.
+struct Weights {
+  Eigen::ArrayXd p, e, r;  // [keys]
+  double sink_p = 0, sink_e = 0;
+  // Beside what underflows, `lost`: r_j over the weight, and e_j's part that P's rounding is
+  double lost = 0, ratio = 0, of_p = 0;
+};
+
+/// p exp(exponent) - p, given log p. A weight that is nothing stays so, however little is known of
+/// its logit.
+double weight_error(double log_p, double exponent) {
   if (exponent <= 1) return std::exp(log_p) * std::expm1(exponent);
   return log_p + exponent > kMaxExponent ? kInfinity : std::exp(log_p + exponent);
 }
 
-/// of_keys, and 0 for a key that weighs nothing even with its error: it rules no maximum, so its
-/// error is its own alone. A large negative bias hides a key in this way.
-Eigen::ArrayXd of_keys_that_weigh(const OracleRow& row, const Eigen::ArrayXd& delta,
-                                  const Eigen::ArrayXd& of_keys) {
-  constexpr double kNothing = 200;  // exp(-200) of the largest weight
-  Eigen::Index top = 0;
-  row.logits.maxCoeff(&top);
-  const double least = row.logits[top] - delta[top] - kNothing;
-  return (row.logits + delta >= least).select(of_keys, 0.0);
-}
-
-Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red,
-              const Eigen::ArrayXd& delta, DType q_type, DType out_type, LseSink counted) {
-  const double lse = row.lse_as(counted), top = largest_logit(row, counted);
-  const double top_key = row.logits.maxCoeff();
-  const double sink_delta =
-      std::isinf(row.sink) ? 0 : gamma_of(a.scale_roundings, a.u_scale) * std::abs(row.sink);
-  const double slack = 2 * std::max(of_keys_that_weigh(row, delta, delta).maxCoeff(), sink_delta);
-  double shared = 0;  // exponent error of every weight
-  if (a.scaled_maximum)
-    shared += (red.rescales + 1) * a.u *
-              (of_keys_that_weigh(row, delta, row.logits.abs()).maxCoeff() + slack);
-  const bool partials = a.partials != Partials::kUnscaled && red.parts > 1;
+Weights weigh(const OracleRow& row, const Arithmetic& a, const Reduction& red, const Exponents& x,
+              DType q_type, DType out_type, LseSink counted) {
+  const double top = largest_logit(row, counted), top_key = row.logits.maxCoeff();
+  const double mass = row.mass_as(counted), log_mass = std::log(mass);
   const Rounding p_type = rounding_of_p(a, q_type), out = rounding_to(out_type);
   // What underflows stands next to a weight of 1: the largest logit's; for P the largest key's.
-  const double flushed = (red.rescales + 2) * kTiny * std::exp(top - lse);
-  const double p_subnormal = p_type.half_subnormal * std::exp(top_key - lse);
-  const double exps = red.rescales + 1 + (partials ? 1 : 0);
+  const double flushed = (red.rescales + 2) * kTiny / mass;
+  const double p_subnormal = p_type.half_subnormal * std::exp(top_key - top) / mass;
   // A part's result is divided by its sum, and stored.
   const double once =
       gamma_of(a.out_roundings, a.u) + (a.partials == Partials::kOutType ? out.u : 0);
-  const double part_error = std::expm1(red.stored * std::log1p(once));
-
+  const double part_error = has_partials(a, red) ? std::expm1(red.stored * std::log1p(once)) : 0;
+  // TF32: the weight, and the value that it meets
+  const double factors[] = {a.tf32 ? (1 + kTf32) * (1 + kTf32) - 1 : 0, row.v_scaled ? a.u : 0,
+                            part_error};
   Weights w;
   const auto n = row.logits.size();
-  w.p = (row.logits - lse).exp();
+  const Eigen::ArrayXd log_p = row.logits - top - log_mass;
+  w.p = log_p.exp();
   w.e.resize(n);
   w.r = Eigen::ArrayXd::Zero(n);
   for (Eigen::Index j = 0; j < n; ++j) {
-    const double s = row.logits[j];
-    double exponent = delta[j] + a.u * (top - s + slack) * (1 + a.u) + shared;
-    // A part's LSE lies between its logits and the whole LSE; it is computed and stored in f32.
-    if (partials) {
-      const double size = std::max(std::abs(row.lse), std::abs(s)) + slack;
-      exponent +=
-          red.stored * (a.lse_roundings * a.u * size + a.log_error * std::max(1.0, row.lse - s));
-    }
-    w.e[j] = weight_error(s - lse, exponent, exps, a.exp_error) + flushed;
+    w.e[j] = weight_error(log_p[j], x.keys[j]) + flushed;
     const double rounding = std::max(p_type.u * (w.p[j] + w.e[j]), p_subnormal);
-    if (a.sum_sees_rounded_p) {
-      w.e[j] += rounding;
-    } else {
-      w.r[j] += rounding;
-    }
-    if (a.tf32)  // the weight, and the value that it meets
-      w.r[j] += ((1 + kTf32) * (1 + kTf32) - 1) * (w.p[j] + w.e[j] + w.r[j]);
-    if (row.v_scaled) w.r[j] += a.u * (w.p[j] + w.e[j] + w.r[j]);
-    if (partials) w.r[j] += part_error * (w.p[j] + w.e[j] + w.r[j]);
+    (a.sum_sees_rounded_p ? w.e : w.r)[j] += rounding;
+    for (const double factor : factors) w.r[j] += factor * (w.p[j] + w.e[j] + w.r[j]);
   }
   if (counted == LseSink::kIncluded && !std::isinf(row.sink)) {
-    w.sink_p = std::exp(row.sink - lse);
-    const double exponent =
-        sink_delta + a.u * (std::abs(row.sink - top_key) + slack) * (1 + a.u) + shared;
-    w.sink_e = weight_error(row.sink - lse, exponent, exps, a.exp_error) + flushed;
+    w.sink_p = std::exp(row.sink - top - log_mass);
+    w.sink_e = weight_error(row.sink - top - log_mass, x.sink) + flushed;
   }
+  w.lost = flushed + p_subnormal, w.of_p = a.sum_sees_rounded_p ? p_type.u : 0;
+  w.ratio = 1 + p_type.u;
+  for (const double factor : factors) w.ratio *= 1 + factor;
+  --w.ratio;
   return w;
 }
 
@@ -267,16 +314,43 @@ double sum_error(const Weights& w, double g) {
   return e + g * (w.p.sum() + w.sink_p + e);
 }
 
-Eigen::ArrayXd before_last_rounding(const OracleRow& row, const Arithmetic& a, const Weights& w,
-                                    const Reduction& red, double partial_subnormal) {
-  const auto n = static_cast<double>(row.keys.size());
-  const double kappa = sum_error(w, red.g);
-  // The sum before the division may overflow: its weights are at most 1, whatever the maximum that
-  // they stand against when they are added.
-  const double growth = n * (1 + red.t) * std::pow(1 + a.exp_error, red.rescales + 1);
-  const bool overflows = growth * row.value_max > kF32Largest * row.v_scale ||
-                         growth * row.value_scale_max > kF32Largest;
-  if (!(kappa < 1) || overflows) return Eigen::ArrayXd::Constant(row.out.size(), kInfinity);
+/// beta_j, where weights alone are known badly.
+struct Shares {
+  Eigen::ArrayXd keys;   // [keys]
+  bool of_sink = false;  // not small
+  double exponent = 0;   // the largest error of those that are not small
+  double small = 0;      // the sum of those that are
+};
+
+constexpr double kSmallShare = 0x1p-40;
+
+Shares shares_of(const OracleRow& row, const Weights& w, const Exponents& x, LseSink counted) {
+  const double top = largest_logit(row, counted), log_mass = std::log(row.mass_as(counted));
+  const Eigen::ArrayXd log_p = row.logits - top - log_mass;
+  const bool sinks = counted == LseSink::kIncluded && !std::isinf(row.sink);
+  const double sink_p = row.sink - top - log_mass;
+  double least = (log_p - x.keys).maxCoeff();
+  if (sinks) least = std::max(least, sink_p - x.sink);
+  Shares s;
+  s.keys = (log_p + x.keys - least).min(0.0).exp();
+  const double sink = sinks ? std::exp(std::min(0.0, sink_p + x.sink - least)) : 0;
+  s.of_sink = sink >= kSmallShare;
+  s.exponent =
+      std::max((s.keys >= kSmallShare).select(x.keys, 0.0).maxCoeff(), s.of_sink ? x.sink : 0.0);
+  s.small = (s.keys < kSmallShare).select(s.keys, 0.0).sum() + (s.of_sink ? 0 : sink);
+  s.small += static_cast<double>(row.keys.size() + 1) * w.lost * std::exp(x.shared);
+  return s;
+}
+
+/// Is a logit a number, and does its weight stay in f32?
+bool has_shares(const Exponents& x, const Reduction& red) {
+  constexpr double kMost = 80;  // exp(80) and exp(-80) are in it
+  return x.shared < kMost && x.keys.isFinite().all() && red.g < kWellKnown;
+}
+
+/// The bound by the errors of weights.
+Eigen::ArrayXd by_errors(const OracleRow& row, const Weights& w, const Reduction& red, double kappa,
+                         double lost) {
   const double mass = w.p.sum() + w.e.sum() + w.sink_p + w.sink_e;
   Eigen::ArrayXd bound = (w.sink_e + red.g * mass) * row.out.abs();
   for (size_t j = 0; j < row.keys.size(); ++j) {
@@ -285,19 +359,70 @@ Eigen::ArrayXd before_last_rounding(const OracleRow& row, const Arithmetic& a, c
     const double numerator_only = w.r[at] + red.t * (w.p[at] + w.e[at] + w.r[at]);
     bound += w.e[at] * (v - row.out).abs() + numerator_only * v.abs();
   }
+  return (bound + lost) / (1 - kappa);
+}
+
+/// The bound by their shares.
+Eigen::ArrayXd by_shares(const OracleRow& row, const Weights& w, const Reduction& red,
+                         const Shares& s, double lost) {
+  const double ratio = (1 + w.ratio) * (1 + red.t) / (1 - red.g) - 1;
+  const double more = (1 + red.g) / (1 - red.g);
+  Eigen::ArrayXd apart = Eigen::ArrayXd::Zero(row.out.size()), most = apart, rest = apart;
+  if (s.of_sink) apart = row.out.abs();
+  for (size_t j = 0; j < row.keys.size(); ++j) {
+    const double share = s.keys[static_cast<Eigen::Index>(j)];
+    const auto v = row.values->row(row.keys[j]).transpose().array();
+    if (share < kSmallShare) {
+      rest += share * (v - row.out).abs();
+    } else {
+      apart = apart.max((v - row.out).abs()), most = most.max(v.abs());
+    }
+  }
+  return apart + more * rest + ratio * most + more * s.small * (row.value_max + row.out.abs()) +
+         lost;
+}
+
+Eigen::ArrayXd before_last_rounding(const OracleRow& row, const Arithmetic& a, const Weights& w,
+                                    const Exponents& x, const Reduction& red,
+                                    double partial_subnormal) {
+  const auto n = static_cast<double>(row.keys.size());
+  const double kappa = sum_error(w, red.g);
+  // The sum before the division may overflow: its weights are at most 1, whatever the maximum that
+  // they stand against when they are added.
+  const double growth =
+      n * (1 + red.t) * std::pow(1 + a.exp_error, red.rescales + 1) * std::exp(x.shared);
+  const bool overflows = growth * row.value_max > kF32Largest * row.v_scale ||
+                         growth * row.value_scale_max > kF32Largest;
   // Values, products and sums below the normal range; a weight times its scale before it meets a
   // code.
   const double of_key = row.v_scaled ? 1 + kLargestCode : 1;
   const double flushes = n * of_key + red.parts * (red.rescales + 2);
-  bound += flushes * kTiny * std::max(1.0, row.v_scale) + partial_subnormal * row.v_scale;
-  return bound / (1 - kappa);
+  const double lost =
+      flushes * kTiny * std::max(1.0, row.v_scale) + partial_subnormal * row.v_scale;
+  Eigen::ArrayXd bound = Eigen::ArrayXd::Constant(row.out.size(), kInfinity);
+  if (overflows) return bound;
+  if (kappa < 1) bound = by_errors(row, w, red, kappa, lost);
+  if (kappa < kWellKnown || !has_shares(x, red)) return bound;
+  const Shares s = shares_of(row, w, x, LseSink::kIncluded);
+  return bound.min(by_shares(row, w, red, s, lost * std::exp(x.shared)));
 }
 
-/// Natural, given kappa_max.
-double lse_bound(const OracleRow& row, const Arithmetic& a, LseSink counted, double kappa) {
+/// The error of the logarithm of the sum of weights.
+double log_sum_error(const OracleRow& row, const Weights& w, const Exponents& x,
+                     const Reduction& red, LseSink counted) {
+  const double kappa = sum_error(w, red.g);
+  const double by_errors = kappa < 1 ? -std::log1p(-kappa) : kInfinity;
+  if (kappa < kWellKnown || !has_shares(x, red)) return by_errors;
+  const Shares s = shares_of(row, w, x, counted);
+  if (!(s.small < 1)) return by_errors;
+  const double sums = std::log1p(-s.small) + std::log1p(-red.g) + std::log1p(-w.of_p);
+  return std::min(by_errors, s.exponent - sums);
+}
+
+/// Natural. sum: the error of the logarithm, and of the logits alike.
+double lse_bound(const OracleRow& row, const Arithmetic& a, LseSink counted, double sum) {
   const double lse = row.lse_as(counted), top = largest_logit(row, counted);
-  const double sum = kappa < 1 ? -std::log1p(-kappa) : kInfinity;
-  const double log = a.log_error * std::max(1.0, lse - top);
+  const double log = a.log_error * std::max(1.0, std::log(row.mass_as(counted)));
   return sum + log + a.lse_roundings * a.u * (std::max(std::abs(top), std::abs(lse)) + sum + log);
 }
 
@@ -310,23 +435,32 @@ ErrorBound error_bound(const OracleRow& row, const Arithmetic& arithmetic, DType
   Arithmetic a = arithmetic;
   if (row.terms == 0 && a.in_order) a.split = 0;  // a merge adds all its states in one chain
   const Eigen::ArrayXd delta = logit_errors(row, a);
-  const double largest = of_keys_that_weigh(row, delta, delta).maxCoeff();
-  const Reduction red = reduction_of(row, a, 2 * largest);
-  const Weights w = weigh(row, a, red, delta, q_type, out_type, LseSink::kIncluded);
+  const LogitErrors logits = apart(row, a, delta, LseSink::kIncluded);
+  const Reduction red = reduction_of(row, a, 2 * logits.largest);
+  const Exponents x = exponent_errors(row, a, red, logits, LseSink::kIncluded);
+  const Weights w = weigh(row, a, red, x, q_type, out_type, LseSink::kIncluded);
   const Rounding out = rounding_to(out_type);
   const bool narrow_parts = a.partials == Partials::kOutType && red.parts > 1;
   ErrorBound bound;
   const double subnormal_parts = narrow_parts ? red.stored * out.half_subnormal : 0;
-  bound.out = before_last_rounding(row, a, w, red, subnormal_parts);
+  bound.out = before_last_rounding(row, a, w, x, red, subnormal_parts);
   double last = std::pow(1 + a.u, a.out_roundings) * (1 + out.u), subnormal = out.half_subnormal;
   if (row.v_scale != 1) last *= std::pow(1 + a.u_scale, 2 + row.v_scale_factors);
   if (row.v_scale != 1 && a.v_scale_after) last *= 1 + out.u, subnormal *= 1 + row.v_scale;
   bound.out += (row.out.abs() + bound.out) * (last - 1) + subnormal;
 
+  const double largest = of_keys_that_weigh(row, delta, delta, -kInfinity).maxCoeff();
   bound.top = largest + a.u * (std::abs(row.logits.maxCoeff()) + largest);
-  const bool same = lse_sink == LseSink::kIncluded || std::isinf(row.sink);
-  const Weights counted = same ? w : weigh(row, a, red, delta, q_type, out_type, lse_sink);
-  bound.lse = lse_bound(row, a, lse_sink, sum_error(counted, red.g));
+  double sum = logits.common;
+  if (lse_sink == LseSink::kIncluded || std::isinf(row.sink)) {
+    sum += log_sum_error(row, w, x, red, lse_sink);
+  } else {
+    const LogitErrors alone = apart(row, a, delta, lse_sink);
+    const Exponents y = exponent_errors(row, a, red, alone, lse_sink);
+    const Weights counted = weigh(row, a, red, y, q_type, out_type, lse_sink);
+    sum = alone.common + log_sum_error(row, counted, y, red, lse_sink);
+  }
+  bound.lse = lse_bound(row, a, lse_sink, sum);
   return bound;
 }
 

@@ -17,8 +17,12 @@
 //          Terms t that are added to a logit (AttentionTerms) lose g(7, u) of |t| and of the logit:
 //          a root, a product, the change of base, four additions. A temperature multiplies all of
 //          the above, and is within g(4, u) and twice the logarithm's error of its value.
+//          Elements of q that are 0 give products of 0, which are none of the d. Weights do not
+//          depend on an error that all logits have. Where q has one element, what is computed is a
+//          function of one product and z_j: the error of the largest key is that of all keys like
+//          it, and is left to the LSE; a key unlike it has delta_j and that one's together.
 //          "max delta" below leaves out each key that weighs less than exp(-200) of the largest
-//          weight even with its own error.
+//          weight, or of the sink, even with its own error.
 // alpha_j  Exponent. The roundings of s_j - m and of all later rescales m_t - m_{t+1} telescope to
 //          u (M - s_j + 2 max delta) (1 + u). A kernel that rounds m c apart from s c adds u |m|
 //          each time.
@@ -47,11 +51,25 @@
 //                 + g |o| sum_j (p_j + e_j) ] / (1 - kappa_max),
 //   kappa_max = sum_j e_j + g (p_j + e_j).
 //
-// A sink is a key with v = 0. Where kappa_max reaches 1, or a sum before the division or a product
-// with a token's scale may overflow, nothing is known, and the bound is infinite. The last
-// roundings, to f32 and to the output's type, are added at the end. The LSE is the maximum plus the
-// logarithm of a sum that is within kappa_max of its value. The largest logit itself is within the
-// largest delta_j, and one rounding.
+// A sink is a key with v = 0. Errors relative to D say nothing where kappa_max reaches 1: logits of
+// 10^6 are known to some tenths only. There, and from kappa_max = 1/2 on, a weight is taken by its
+// share of the sum. With x_j the whole exponent of e_j's exp, the sum is at least
+// L = max_k p_k exp(-x_k), so that a share w_j = b_j (1 + g_j) / sum_k b_k (1 + g_k) is at most
+// (1 + g) / (1 - g) beta_j, beta_j = min(1, p_j exp(x_j) / L), and at most 1 for all together:
+//
+//   o^ - o = sum_j w_j ((1 + rho_j) v_j - o),  1 + rho = (1 + r) (1 + t) / (1 - g), and so
+//   |o^ - o| <= max_A |v_j - o| + rho max_A |v_j| + (1 + g) / (1 - g) sum_{not A} beta_j |v_j - o|,
+//
+// A the keys of beta_j >= 2^-40, r of a weight of 1, and what underflows or is not in A times the
+// largest value besides. A row whose first key is far above the others has A = {it}, and the bound
+// of a copy. The logarithm of the sum is within max_A x_j. Neither depends on the size of logits,
+// only on how far apart they are and on the errors that kernels make of them.
+//
+// The bound is infinite where a result may be no number: a logit, a sum before the division or a
+// product with a token's scale may overflow, or a maximum that is scaled apart may move all weights
+// out of f32. The last roundings, to f32 and to the output's type, are added at the end. The LSE is
+// the maximum plus the logarithm of a sum that is within kappa_max of its value. The largest logit
+// itself is within the largest delta_j, and one rounding.
 //
 // Sources: for sums, Higham, Accuracy and Stability of Numerical Algorithms, ch. 3 and 4; for the
 // shifted softmax, Blanchard, Higham and Higham (2021). Tested by tests/oracle/error_bound_test.cc.

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "attn/page_table.h"
+#include "check/mistakes/diagnose.h"
 
 namespace shadowgraph {
 namespace {
@@ -111,6 +112,16 @@ void CallScene::take_tokens(const KvCache& cache) {
   scene_.tokens = cache;
   scene_.tokens.k = copy(cache, cache.k, &k_), scene_.tokens.v = copy(cache, cache.v, &v_);
   scene_.tokens.num_pages = cache.num_slots(), scene_.tokens.page_size = 1;
+}
+
+std::vector<Explanation> diagnose_call(const PagedAttention& call, const Result& result,
+                                       const Arithmetic& arithmetic) {
+  return diagnose(CallScene(call).scene(), result, arithmetic);
+}
+
+std::vector<Explanation> diagnose_call(const RaggedAttention& call, const Result& result,
+                                       const Arithmetic& arithmetic) {
+  return diagnose(CallScene(call).scene(), result, arithmetic);
 }
 
 }  // namespace shadowgraph

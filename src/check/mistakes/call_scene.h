@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "check/bounds/compare.h"
 #include "check/mistakes/mistakes.h"
 
 namespace shadowgraph {
@@ -32,5 +33,11 @@ class CallScene {
   Plane k_, v_;
   Scene scene_;
 };
+
+/// diagnose (diagnose.h) of what a call gave.
+std::vector<Explanation> diagnose_call(const PagedAttention& call, const Result& result,
+                                       const Arithmetic& arithmetic);
+std::vector<Explanation> diagnose_call(const RaggedAttention& call, const Result& result,
+                                       const Arithmetic& arithmetic);
 
 }  // namespace shadowgraph

@@ -21,7 +21,6 @@ void add_lse(const Reading& right, Reading::Lse lse, const AddReading& add,
 }
 
 constexpr double kMostNoKeys = 1e6;
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 std::string short_text(double x) {
   char buffer[32];

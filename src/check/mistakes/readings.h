@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "check/mistakes/row_sums.h"
 
 namespace shadowgraph {
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 #define SG_MISTAKE(id, function, sentence) \
   void function(const Scene& scene, size_t request, const Reading& right, const AddReading& add);

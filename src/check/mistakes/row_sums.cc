@@ -9,7 +9,6 @@
 namespace shadowgraph {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kUnsaid = std::numeric_limits<double>::quiet_NaN();
 
 double log_add(double a, double b) {

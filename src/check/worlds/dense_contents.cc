@@ -9,6 +9,7 @@ namespace shadowgraph {
 namespace {
 
 constexpr float kSelectorKeys = 1 << 19;  // selectors are integers below twice that
+constexpr float kShiftedKey = 64;         // times any scale a number of every type
 
 size_t elements(int32_t heads, int32_t dim) {
   return static_cast<size_t>(heads) * static_cast<size_t>(dim);
@@ -39,8 +40,11 @@ int32_t DenseContents::number(const TokenContent& content, float key_factor) {
   return number;
 }
 
-/// An integer that no other key begins with, so that each query selects one key.
-float DenseContents::selector(float x) {
+/// Selectors: an integer that no other key begins with, so that each query selects one key.
+/// Shifted: one number.
+float DenseContents::first_of_key(float x) {
+  if (options_.data == RunnerData::kShifted) return kShiftedKey;
+  if (options_.data != RunnerData::kSelector) return x;
   auto integer = static_cast<int64_t>(std::floor((1 + x) * kSelectorKeys));
   while (!selectors_.insert(integer).second)
     integer = (integer + 1) % (2 * static_cast<int64_t>(kSelectorKeys));
@@ -62,7 +66,7 @@ void DenseContents::make(uint64_t chain, float key_factor) {
         x = load_float(element, type, 0) * scale;
       }
       const bool begins = (i - first) % static_cast<size_t>(kind_.params.head_dim_qk) == 0;
-      if (options_.data == RunnerData::kSelector && given == &given_k_ && begins) x = selector(x);
+      if (given == &given_k_ && begins) x = first_of_key(x);
       given->push_back(x);
       store_float(stored->data(), type, static_cast<int64_t>(i), x * factor / scale);
     }

@@ -50,7 +50,8 @@ class DenseContents {
     return std::span(all).subspan(static_cast<size_t>(number) * size, size);
   }
   void make(uint64_t chain, float key_factor);
-  float selector(float x);
+  /// The element that a key begins with, drawn as x.
+  float first_of_key(float x);
 
   const LayerKind& kind_;
   const RunnerOptions& options_;

@@ -1,6 +1,7 @@
 #include "check/worlds/dense_world.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -21,12 +22,20 @@ size_t row_bytes(const Buffer& b) {
 
 /// With selector data every key begins with an integer of its own (DenseContents). A query
 /// multiplies that integer by so much that logits, exact in f32, are 256 apart: exp(-256) is 0.
+/// With shifted data all keys begin with one number. A query multiplies it by 2^5 to 2^12, and by
+/// up to 2^100 in half of the rows: beyond each finite number that stands for -inf.
 std::vector<float> queries(int64_t count, int64_t dim, RunnerData data, Rng& rng) {
   std::vector<float> values(static_cast<size_t>(count));
   if (data == RunnerData::kRandom) {
     for (float& x : values) x = rng.signed_unit();
   } else if (data == RunnerData::kSelector) {
     for (size_t i = 0; i < values.size(); i += static_cast<size_t>(dim)) values[i] = kSelectorQuery;
+  } else if (data == RunnerData::kShifted) {
+    for (size_t i = 0; i < values.size(); i += static_cast<size_t>(dim)) {
+      const float sign = rng.below(2) != 0 ? 1.0F : -1.0F;
+      const uint32_t exponents = rng.below(2) != 0 ? 96 : 8;
+      values[i] = std::ldexp(sign, 5 + static_cast<int>(rng.below(exponents)));
+    }
   }
   return values;
 }
@@ -44,7 +53,7 @@ std::vector<float> DenseWorld::sink_logits() {
 }
 
 void DenseWorld::clear_outputs() {
-  for (const Buffer* b : outputs()) place_.stream.fill(b->data, kUnwritten, b->bytes());
+  for (const Buffer* b : outputs()) place_.streams.forward().fill(b->data, kUnwritten, b->bytes());
 }
 
 void DenseWorld::rewind() {
@@ -171,17 +180,17 @@ void DenseWorld::own(const StepRows& r, std::span<const OwnerId> owners) {
 
 /// Nothing runs: what the step would leave is there, and nobody has read it yet.
 void DenseWorld::receive(const Step& step, const ForwardBatch& batch, bool first) {
-  copies_.clear();
+  copies_.clear(), moves_.clear();
   read_step(step, batch);
   if (first) adopt(rows_[0], step.requests);
   make_copies(step);
   arrive(rows_[0]);
   own(rows_[0], step.requests);
-  place_.stream.synchronize();
+  place_.streams.settle();
 }
 
 Status DenseWorld::begin_step(const Step& step, const ForwardBatch& batch, bool first) {
-  copies_.clear();
+  copies_.clear(), moves_.clear();
   tokens_ = Limits::exact(batch, place_.model).tokens;
   const bool arrives = batch.mode == ForwardMode::kPrebuilt;
   if (place_.options.diagnose && !arrives) scenes_.begin_step(batch);
@@ -200,7 +209,7 @@ Status DenseWorld::begin_step(const Step& step, const ForwardBatch& batch, bool 
     own(rows_[s], step.requests);
   }
   poison_sink();
-  place_.stream.synchronize();
+  place_.streams.settle();
   Status status = check_reads();
   for (const StepRows& r : rows_) {
     for (size_t t = 0; t < encoded_.size(); ++t)

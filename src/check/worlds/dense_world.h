@@ -55,6 +55,8 @@ class DenseWorld final : public LayerWorld {
   /// The buffers that hold K and V.
   std::vector<const Buffer*> caches() const;
   std::vector<const Buffer*> outputs() const;
+  /// [pages, page_size, heads, head_dim]
+  TensorView paged(const Buffer& cache) const;
   /// The batch as that step of a draft has it.
   static ForwardBatch at_step(ForwardBatch batch, size_t step);
 
@@ -97,9 +99,9 @@ class DenseWorld final : public LayerWorld {
   const bool swa_;
   const LayerValues values_;
   Arena scope_;
-  HostCopies copies_;
+  HostCopies copies_, moves_;  // of inputs, and of what pools hold
   std::vector<Tensors> steps_;
-  Buffer k_cache_, v_cache_;  // latent: all is in k_cache
+  Buffer k_cache_, v_cache_;  // [slots, heads, head_dim]; latent: all is in k_cache
   Buffer sinks_;              // [num_qo_heads]; no data: the layer has none
   mutable DenseContents contents_;
   std::unordered_map<int32_t, int32_t> held_;  // by slot, the number of its content

@@ -1,4 +1,5 @@
 // The buffers of a dense layer's world.
+#include <algorithm>
 #include <utility>
 
 #include "attn/tensor_rows.h"
@@ -11,6 +12,13 @@ namespace {
 
 TensorView first_rows(const Buffer& b, int64_t rows) { return rows_of(b.view(), 0, rows); }
 
+/// With it three slots in four begin beyond 2^31 elements.
+int64_t wide_stride(const BufferSpec& pool) {
+  constexpr int64_t kElements = int64_t{1} << 33;
+  const int64_t a_slot = std::max<int64_t>(1, pool.shape[1] * pool.shape[2]);
+  return (kElements / std::max<int64_t>(1, pool.shape[0]) / a_slot + 1) * a_slot;
+}
+
 /// A content of no request.
 TokenContent nobodys(int32_t number) { return {extend(kNoTokens, number), 0, number}; }
 
@@ -22,7 +30,8 @@ DenseWorld::DenseWorld(const LayerPlace& place)
       swa_(in_window_pool(place.model, kind_)),
       values_(place.options.values_of(place.kind)),
       scope_(place.scope),
-      copies_(place.stream),
+      copies_(place.streams.forward()),
+      moves_(place.streams.pools()),
       steps_(place.steps),
       contents_(kind_, place.options, values_, place_.rng_of(0).next()),
       owners_(swa_ ? place.options.swa_slots : place.options.slots),
@@ -31,11 +40,12 @@ DenseWorld::DenseWorld(const LayerPlace& place)
 Status DenseWorld::bind() {
   const RunnerOptions& o = place_.options;
   const AttentionParams& p = kind_.params;
-  const int32_t page_size = place_.model.page_size;
-  const int64_t slots = swa_ ? o.swa_slots : o.slots, pages = slots / page_size;
-  const std::vector<BufferSpec> specs = {
-      vectors_of("k_cache", o.kv_dtype, {pages, page_size, p.num_kv_heads, p.head_dim_qk}),
-      vectors_of("v_cache", o.kv_dtype, {pages, page_size, p.num_kv_heads, p.head_dim_vo})};
+  const int64_t slots = swa_ ? o.swa_slots : o.slots;
+  std::vector<BufferSpec> specs = {
+      vectors_of("k_cache", o.kv_dtype, {slots, p.num_kv_heads, p.head_dim_qk}),
+      vectors_of("v_cache", o.kv_dtype, {slots, p.num_kv_heads, p.head_dim_vo})};
+  if (has_wide_pools(o))
+    for (BufferSpec& spec : specs) spec.row_stride = wide_stride(spec);
   std::vector<Buffer> bound;
   Status status = scope_.bind(specs, &bound);
   for (size_t s = 0; s < steps_.size() && status.ok(); ++s)
@@ -52,9 +62,9 @@ Status DenseWorld::bind() {
     for (int32_t i = 0; i < t.k.shape[0]; ++i)
       padding.fresh.push_back(contents_.number(nobodys(static_cast<int32_t>(slots) + i)));
     give(padding, t);
-    place_.stream.fill(t.q.data, 0, t.q.bytes());
+    place_.streams.forward().fill(t.q.data, 0, t.q.bytes());
   }
-  place_.stream.synchronize();
+  place_.streams.settle();
   held_.clear();
   contents_.clear(place_.rng_of(0).next());
   return status;
@@ -100,6 +110,15 @@ std::vector<const Buffer*> DenseWorld::caches() const {
   return {&k_cache_, &v_cache_};
 }
 
+TensorView DenseWorld::paged(const Buffer& cache) const {
+  const TensorView slots = cache.view();
+  const int64_t page = place_.model.page_size, stride = slots.stride[0];
+  TensorView v(cache.data, cache.dtype,
+               {slots.shape[0] / page, page, slots.shape[1], slots.shape[2]});
+  v.stride = {page * stride, stride, slots.stride[1], slots.stride[2]};
+  return v;
+}
+
 std::vector<const Buffer*> DenseWorld::outputs() const {
   std::vector<const Buffer*> all;
   for (const Tensors& t : steps_) all.insert(all.end(), {&t.out, &t.lse});
@@ -118,7 +137,7 @@ void DenseWorld::describe(int64_t tokens, size_t step, LayerIo* io) const {
   }
   io->out = first_rows(t.out, tokens);
   io->lse = NaturalLse(first_rows(t.lse, tokens));
-  io->cache = dense_cache(kind_, values_, k_cache_.view(), v_cache_.view());
+  io->cache = dense_cache(kind_, values_, paged(k_cache_), paged(v_cache_));
 }
 
 }  // namespace shadowgraph

@@ -13,11 +13,7 @@
 namespace shadowgraph {
 namespace {
 
-/// A slot of a pool [pages, page_size, heads, head_dim].
-Elements slot_of(const Buffer& b, int32_t slot) {
-  const int64_t elements = b.shape[2] * b.shape[3];
-  return {slot * elements, elements};
-}
+Elements slot_of(const Buffer& pool, int32_t slot) { return pool.rows(slot, 1); }
 
 bool is_nan_bytes(std::span<const std::byte> bytes) {
   return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{kNanByte}; });
@@ -38,7 +34,7 @@ void DenseWorld::write_slot(int32_t slot, int32_t number) {
   for (const Buffer* b : caches()) {
     const std::span<const std::byte> bytes =
         b == &k_cache_ ? contents_.stored_k(number) : contents_.stored_v(number);
-    copies_.copy(bytes_at(*b, slot_of(*b, slot)).data(), bytes.data(), bytes.size());
+    moves_.copy(bytes_at(*b, slot_of(*b, slot)).data(), bytes.data(), bytes.size());
   }
   held_[slot] = number;
 }
@@ -46,16 +42,20 @@ void DenseWorld::write_slot(int32_t slot, int32_t number) {
 void DenseWorld::poison_slot(int32_t slot) {
   for (const Buffer* b : caches()) {
     const std::span<std::byte> at = bytes_at(*b, slot_of(*b, slot));
-    place_.stream.fill(at.data(), kNanByte, at.size());
+    place_.streams.forward().fill(at.data(), kNanByte, at.size());
   }
 }
 
 /// Padding reads the sink, and it is NaN: no other row may feel it.
 void DenseWorld::poison_sink() {
-  const int64_t pages = k_cache_.shape[0];
-  if (pages == 0 || place_.options.full_pools) return;
-  for (const Buffer* b : caches())
-    place_.stream.fill(b->data, kNanByte, b->bytes() / static_cast<size_t>(pages));
+  if (k_cache_.shape[0] == 0 || place_.options.full_pools) return;
+  const int64_t page = place_.model.page_size, at_once = k_cache_.row_stride == 0 ? page : 1;
+  for (const Buffer* b : caches()) {
+    for (int64_t slot = 0; slot < page; slot += at_once) {
+      const std::span<std::byte> sink = bytes_at(*b, b->rows(slot, at_once));
+      place_.streams.forward().fill(sink.data(), kNanByte, sink.size());
+    }
+  }
 }
 
 void DenseWorld::copy_slot(SlotCopy c, std::span<const int64_t> full_to_swa) {
@@ -67,7 +67,7 @@ void DenseWorld::copy_slot(SlotCopy c, std::span<const int64_t> full_to_swa) {
   }
   for (const Buffer* b : caches()) {
     const std::span<std::byte> from = bytes_at(*b, slot_of(*b, c.from));
-    place_.stream.copy(bytes_at(*b, slot_of(*b, c.to)).data(), from.data(), from.size());
+    place_.streams.pools().copy(bytes_at(*b, slot_of(*b, c.to)).data(), from.data(), from.size());
   }
   held_.erase(c.to);
   if (held(c.from) >= 0) held_[c.to] = held(c.from);

@@ -12,6 +12,7 @@
 
 #include "check/runner.h"
 #include "core/choices.h"
+#include "graph/memory/memory.h"
 #include "shadowgraph/device/arena.h"
 #include "shadowgraph/device/graph.h"
 
@@ -23,6 +24,11 @@ BufferSpec vectors_of(const char* name, DType dtype, std::vector<int64_t> shape,
 inline BufferSpec f32_vectors(const char* name, std::vector<int64_t> shape,
                               Lifetime lifetime = Lifetime::kPersistent) {
   return vectors_of(name, DType::kF32, std::move(shape), lifetime);
+}
+/// RunnerOptions::wide_pools, where this build and this device have such memory. A diagnosis reads
+/// whole pools.
+inline bool has_wide_pools(const RunnerOptions& o) {
+  return kHasWideMemory && o.wide_pools && !o.make_device && !o.diagnose;
 }
 /// What these elements are on the device.
 inline std::span<std::byte> bytes_at(const Buffer& b, Elements e) {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-#include "check/runner.h"
+#include "check/runner_streams.h"
 #include "core/choices.h"
 #include "shadowgraph/engine/backend.h"
 
@@ -21,7 +21,7 @@ struct LayerPlace {
   size_t kind = 0;   // index into ModelConfig::layers
   size_t steps = 1;  // a whole draft's steps; each has inputs and outputs of its own
   Arena scope;
-  Stream& stream;
+  RunnerStreams& streams;
   Rng& rng;  // dense layers draw from it in turn
 
   /// The stream that another layer draws from in the history with that number.

@@ -59,12 +59,12 @@ void RecurrentWorld::begin_slot(int32_t slot, OwnerId owner) {
   defined_[static_cast<size_t>(slot)] = 0;
   if (!layer_.reads_fresh_slots()) return;
   const std::span<std::byte> state = bytes_at(pools_.states, pools_.states.rows(slot, 1));
-  place_.stream.fill(state.data(), 0, state.size());
+  place_.streams.pools().fill(state.data(), 0, state.size());
 }
 
 /// One copy after the other: a later one may read what an earlier one wrote.
 void RecurrentWorld::copy_place(const Pools& from, int64_t place, int32_t slot) {
-  Stream& stream = place_.stream;
+  Stream& stream = place_.streams.pools();
   const int32_t pair[2] = {static_cast<int32_t>(place), slot};
   stream.copy(list_.data, pair, sizeof pair);
   const auto* at = reinterpret_cast<const int32_t*>(list_.data);
@@ -76,7 +76,7 @@ void RecurrentWorld::copy_place(const Pools& from, int64_t place, int32_t slot) 
   };
   if (layer_.has_conv()) launch(from.conv, pools_.conv);
   launch(from.states, pools_.states);
-  stream.synchronize();
+  place_.streams.settle();
 }
 
 void RecurrentWorld::copy_known(const HostStates& from, int64_t place, int32_t slot) {
@@ -120,11 +120,11 @@ bool RecurrentWorld::is_sound(const StateMove& m) const {
 }
 
 Status RecurrentWorld::move_states(const Step& step) {
-  place_.stream.synchronize();
-  copies_.clear();
+  place_.streams.settle();
+  copies_.clear(), moves_.clear();
   for (const StateMove& m : step.state_moves)
     if (is_sound(m)) move(m);
-  place_.stream.synchronize();
+  place_.streams.settle();
   return known_.states.empty() ? Status{} : compare_pools(known_, true);
 }
 
@@ -151,7 +151,7 @@ void RecurrentWorld::set_one(const HostStates& one, const Pools& /*of*/, int64_t
 void RecurrentWorld::write(const HostStates& one, const Pools& to, int64_t place) {
   const auto copy = [&](const std::vector<float>& from, const Buffer& b) {
     const auto count = std::ssize(from);
-    copies_.copy(bytes_at(b, {place * count, count}).data(), from);
+    moves_.copy(bytes_at(b, {place * count, count}).data(), from);
   };
   if (layer_.has_conv()) copy(one.conv, to.conv);
   copy(one.states, to.states);
@@ -195,7 +195,7 @@ void RecurrentWorld::receive(const Step& step, const ForwardBatch& batch, bool f
     for (int32_t t = 0; t < e.q_len; ++t)
       write(book_.behind(path_to(batch, i, t)), drafts_, i * draft_steps_ + t);
   }
-  place_.stream.synchronize();
+  place_.streams.settle();
   known_ = contents(pools_), known_drafts_ = contents(drafts_);
 }
 
@@ -222,7 +222,7 @@ Status RecurrentWorld::check_reads(const ForwardBatch& batch) {
 }
 
 Status RecurrentWorld::begin_step(const Step& step, const ForwardBatch& batch, bool first) {
-  copies_.clear();
+  copies_.clear(), moves_.clear();
   contents_ = row_contents(step, batch, place_.model.layers[place_.kind], place_.model);
   for (const Buffer* b : inputs_.bound()) {
     const std::vector<float> rows = book_.rows(*b, contents_.fresh);
@@ -239,24 +239,24 @@ Status RecurrentWorld::begin_step(const Step& step, const ForwardBatch& batch, b
     for (const Buffer* b : pools(drafts_))
       (void)scope_.set_owner(*b, b->rows(i, 1), step.requests[static_cast<size_t>(i)]);
   }
-  place_.stream.synchronize();
+  place_.streams.settle();
   before_ = contents(pools_);
   defined_before_ = defined_;
   return check_reads(batch);
 }
 
 void RecurrentWorld::clear_outputs() {
-  place_.stream.fill(out_.data, kUnwritten, out_.bytes());
+  place_.streams.forward().fill(out_.data, kUnwritten, out_.bytes());
   for (const Buffer* b : pools(drafts_))
-    if (b->data != nullptr) place_.stream.fill(b->data, kUnwritten, b->bytes());
+    if (b->data != nullptr) place_.streams.forward().fill(b->data, kUnwritten, b->bytes());
 }
 
 void RecurrentWorld::rewind() {
-  place_.stream.synchronize();
-  copies_.clear();
+  place_.streams.settle();
+  copies_.clear(), moves_.clear();
   if (layer_.has_conv()) copies_.copy(pools_.conv.data, before_.conv);
   copies_.copy(pools_.states.data, before_.states);
-  place_.stream.synchronize();
+  place_.streams.settle();
   for (size_t slot = 0; slot < defined_before_.size(); ++slot) {
     if (defined_before_[slot] != 0) continue;
     const auto at = static_cast<int32_t>(slot);

@@ -87,8 +87,8 @@ class RecurrentWorld final : public LayerWorld {
   const RecurrentLayer layer_;
   Arena scope_;
   Rng rng_;
-  HostCopies copies_;
-  RecurrentTensors whole_;  // over all tokens
+  HostCopies copies_, moves_;  // of inputs, and of what pools hold
+  RecurrentTensors whole_;     // over all tokens
   RecurrentInputs inputs_;
   Buffer weight_, conv_bias_, a_log_, dt_bias_, skip_, log_decay_;
   Buffer out_, list_;

@@ -21,7 +21,8 @@ RecurrentWorld::RecurrentWorld(const LayerPlace& place, const RecurrentLayer& la
       layer_(layer),
       scope_(place.scope),
       rng_(place.rng_of(0)),
-      copies_(place.stream),
+      copies_(place.streams.forward()),
+      moves_(place.streams.pools()),
       book_(layer_, inputs_, whole_, place.options.data, place.rng_of(0).next()) {}
 
 Status RecurrentWorld::bind() {
@@ -32,7 +33,7 @@ Status RecurrentWorld::bind() {
   // Padding's rows are whatever an older step has left.
   for (const Buffer* b : inputs_.bound()) copies_.copy(b->data, numbers(*b));
   for (int32_t slot = 0; slot < std::ssize(defined_); ++slot) retire(slot);
-  place_.stream.synchronize();
+  place_.streams.settle();
   return status;
 }
 

@@ -2,23 +2,74 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
+
+#include "attn/validate/shared_bytes.h"
 
 namespace shadowgraph {
 namespace {
 
 /// Fresh memory is poisoned, so small histories have a small arena.
 size_t arena_bytes(const RunnerOptions& o) {
+  if (has_wide_pools(o)) return size_t{1} << 39;
   return size_t{1} << (o.slots > 256 || o.max_tokens > 64 ? 26 : 23);
 }
 
 std::unique_ptr<SimDevice> device_of(const RunnerOptions& o) {
   if (o.make_device) return o.make_device(o.device);
-  std::unique_ptr<SimDevice> substitute = o.tap != nullptr ? o.tap->device(o.device) : nullptr;
-  return substitute != nullptr ? std::move(substitute) : std::make_unique<SimDevice>(o.device);
+  SimOptions device = o.device;
+  if (has_wide_pools(o)) device.memory_bytes += arena_bytes(o);
+  std::unique_ptr<SimDevice> substitute = o.tap != nullptr ? o.tap->device(device) : nullptr;
+  return substitute != nullptr ? std::move(substitute) : std::make_unique<SimDevice>(device);
 }
 
 size_t steps_of(const Backend& backend, const ModelConfig& model) {
   return backend.info().whole_draft ? static_cast<size_t>(std::max(1, model.num_steps - 1)) : 1;
+}
+
+/// Tensors and pools that a layer brings beside q, k, v, out, LSE and cache.
+std::vector<ConstTensorView> tensors_of(std::monostate) { return {}; }
+std::vector<ConstTensorView> tensors_of(const RecurrentTensors* t) {
+  return {t->x,
+          t->weight,
+          t->conv_bias,
+          t->gate,
+          t->a_log,
+          t->dt_bias,
+          t->b,
+          t->skip,
+          t->z,
+          t->log_decay,
+          t->conv_states,
+          t->states,
+          t->draft_conv_states,
+          t->draft_states};
+}
+std::vector<ConstTensorView> tensors_of(const SparseTensors* t) {
+  return {t->index_q,       t->index_weights, t->index_k,
+          t->index_k_scale, t->index_pages,   t->latents.data};
+}
+std::vector<ConstTensorView> tensors_of(const V4Tensors* t) {
+  return {t->latents,      t->kv_score, t->ape,         t->weight,     t->freqs,
+          t->index_scores, t->state,    t->blocks.data, t->tokens.data};
+}
+
+/// What each kind of layer has for its own.
+std::vector<LayerBytes> own_bytes(std::span<const LayerIo> layers) {
+  std::vector<LayerBytes> all;
+  for (const LayerIo& io : layers) {
+    const auto own = std::visit([](const auto& t) { return tensors_of(t); }, io.own);
+    std::vector<ConstTensorView> views = {io.q, io.k, io.v, io.out, io.lse.tensor};
+    views.insert(views.end(), own.begin(), own.end());
+    for (const ConstTensorView& t : views) {
+      int64_t first = 0, last = 0;
+      if (t.data == nullptr || t.numel() == 0 || !element_range(t, &first, &last)) continue;
+      all.push_back({t.data, static_cast<size_t>(last + 1) * size_of(t.dtype), io.kind});
+    }
+    for (const KvPlane* p : {&io.cache.k, &io.cache.v})
+      if (p->data != nullptr) all.push_back({p->data, 1, io.kind});
+  }
+  return all;
 }
 
 }  // namespace
@@ -27,12 +78,12 @@ RunnerWorld::RunnerWorld(const Backend& backend, const ModelConfig& model,
                          const RunnerOptions& options)
     : device(device_of(options)),
       arena(*device, arena_bytes(options)),
-      stream(*device),
+      streams(*device, options),
       model_(model),
       options_(options),
       steps_(steps_of(backend, model)),
       rng_(Rng::stream(options.seed, 0)),
-      copies_(stream),
+      copies_(streams.pools()),
       ready_(bind(backend)) {}
 
 Status RunnerWorld::bind(const Backend& backend) {
@@ -40,14 +91,15 @@ Status RunnerWorld::bind(const Backend& backend) {
   for (size_t kind = 0; kind < model_.layers.size(); ++kind) {
     const Arena scope = arena.scope("layer" + std::to_string(kind));
     layers_.push_back(
-        make_layer_world({backend, model_, options_, kind, steps_, scope, stream, rng_}));
+        make_layer_world({backend, model_, options_, kind, steps_, scope, streams, rng_}));
     status.add(layers_.back()->bind());
     if (const std::span<const float> sinks = layers_.back()->sinks(); !sinks.empty())
       model_.layers[kind].params.sinks = sinks;
   }
   if (model_.in_graph_tables) status.add(bind_tables());
-  stream.synchronize();
-  status.add(stream.take_status());
+  if (status.ok()) device->set_layers(own_bytes(layers(options_.max_tokens)));
+  for (Stream* s : {&streams.forward(), &streams.pools()}) s->synchronize();
+  status.add(streams.take_status());
   return status;
 }
 
@@ -69,10 +121,17 @@ Status RunnerWorld::bind_tables() {
   return status;
 }
 
+/// Is there work on the pools before the step?
+bool RunnerWorld::moves_pools(const Step& step) const {
+  return (first_ && ran_) || !step.copies.empty() || !step.state_moves.empty() ||
+         step.mode == ForwardMode::kPrebuilt || req_to_token_.data != nullptr;
+}
+
 void RunnerWorld::begin_step(const Step& step) {
   const ForwardBatch batch = step.batch();
-  stream.synchronize();
+  streams.settle();
   copies_.clear();
+  if (moves_pools(step)) streams.wait(StreamWait::kPoolsOnForward);
   arena.begin_step();
   for (const auto& layer : layers_) {
     begun_.add(layer->move_states(step));
@@ -82,14 +141,17 @@ void RunnerWorld::begin_step(const Step& step) {
   if (req_to_token_.data != nullptr) copies_.copy(req_to_token_.data, step.req_to_token);
   if (full_to_swa_.data != nullptr) copies_.copy(full_to_swa_.data, step.full_to_swa);
   device->set_row_owners(step.requests);
+  streams.wait(StreamWait::kForwardOnPools);
+  ran_ = true;
   for (const auto& layer : layers_) layer->clear_outputs();
-  stream.synchronize();
+  streams.settle();
 }
 
 Status RunnerWorld::pass(const Step& step) {
   Status status;
   const ForwardBatch batch = step.batch();
-  stream.synchronize();
+  streams.settle();
+  streams.wait(StreamWait::kPoolsOnForward);
   for (const auto& layer : layers_) {
     status.add(layer->move_states(step));
     layer->receive(step, batch, first_);

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "check/runner.h"
+#include "check/runner_streams.h"
 #include "check/worlds/layer_buffers.h"
 #include "check/worlds/layer_world.h"
 #include "core/choices.h"
@@ -47,13 +47,14 @@ class RunnerWorld {
 
   const std::unique_ptr<SimDevice> device;
   Arena arena;
-  Stream stream;
+  RunnerStreams streams;
 
  private:
   static ConstTensorView on_device(const Buffer& b) {
     return b.data == nullptr ? ConstTensorView{} : b.view();
   }
   Status bind(const Backend& backend);
+  bool moves_pools(const Step& step) const;
   Status bind_tables();
 
   ModelConfig model_;
@@ -64,6 +65,7 @@ class RunnerWorld {
   Buffer req_to_token_, full_to_swa_;
   Status begun_;
   bool first_ = true;  // no step of the history has begun
+  bool ran_ = false;   // some step has, of any
   HostCopies copies_;
   Status ready_;  // last: bind() fills what stands above
 };

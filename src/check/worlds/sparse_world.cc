@@ -18,7 +18,8 @@ SparseWorld::SparseWorld(const LayerPlace& place, const SparseLayer& layer)
       layer_(layer),
       scope_(place.scope),
       rng_(place.rng_of(0)),
-      copies_(place.stream),
+      copies_(place.streams.forward()),
+      moves_(place.streams.pools()),
       owners_(place.options.slots),
       contents_(layer_, place.rng_of(0).next()) {}
 
@@ -66,9 +67,9 @@ Status SparseWorld::bind() {
   held_.clear();
   // Padding's rows are whatever an older step has left.
   for (const Buffer* b : {&index_q_, &index_weights_, &index_k_, &index_k_scale_, &q_, &k_})
-    place_.stream.fill(b->data, 0, b->bytes());
-  place_.stream.synchronize();
-  copies_.clear();
+    place_.streams.forward().fill(b->data, 0, b->bytes());
+  place_.streams.settle();
+  copies_.clear(), moves_.clear();
   return status;
 }
 
@@ -88,7 +89,7 @@ void SparseWorld::fill_slot(int32_t slot, uint8_t byte) {
   for (const Buffer* b : {&index_pages_, &latents_}) {
     for (const Elements& e : places(*b, slot)) {
       const std::span<std::byte> at = bytes_at(*b, e);
-      place_.stream.fill(at.data(), byte, at.size());
+      place_.streams.forward().fill(at.data(), byte, at.size());
     }
   }
 }
@@ -100,8 +101,7 @@ void SparseWorld::write_slot(int32_t slot, int32_t number) {
     const std::vector<Elements> to = places(b, slot);
     for (size_t i = 0; i < to.size(); ++i) {
       const std::span<std::byte> at = bytes_at(b, to[i]);
-      copies_.copy(at.data(), &from[static_cast<size_t>(of[i].first) * size_of(b.dtype)],
-                   at.size());
+      moves_.copy(at.data(), &from[static_cast<size_t>(of[i].first) * size_of(b.dtype)], at.size());
     }
   };
   copy(index_pages_, contents_.pools().index_pages, places(index_pages_, number));
@@ -209,12 +209,12 @@ void SparseWorld::receive(const Step& step, const ForwardBatch& batch, bool firs
   if (first) adopt();
   arrive();
   own_rows(step.requests);
-  place_.stream.synchronize();
+  place_.streams.settle();
   known_ = {bytes_in(index_pages_), bytes_in(latents_)};
 }
 
 Status SparseWorld::begin_step(const Step& step, const ForwardBatch& batch, bool first) {
-  copies_.clear();
+  copies_.clear(), moves_.clear();
   Status status = check_still();
   read_step(step, batch);
   if (first) adopt();
@@ -224,7 +224,7 @@ Status SparseWorld::begin_step(const Step& step, const ForwardBatch& batch, bool
     give();
   }
   own_rows(step.requests);
-  place_.stream.synchronize();
+  place_.streams.settle();
   status.add(check_reads());
   for (size_t t = 0; t < fresh_.size(); ++t)
     if (rows_.stored[t] >= 0) held_[rows_.stored[t]] = fresh_[t];
@@ -233,7 +233,8 @@ Status SparseWorld::begin_step(const Step& step, const ForwardBatch& batch, bool
 }
 
 void SparseWorld::clear_outputs() {
-  for (const Buffer* b : {&out_, &lse_}) place_.stream.fill(b->data, kUnwritten, b->bytes());
+  for (const Buffer* b : {&out_, &lse_})
+    place_.streams.forward().fill(b->data, kUnwritten, b->bytes());
 }
 
 void SparseWorld::rewind() {

@@ -62,7 +62,7 @@ class SparseWorld final : public LayerWorld {
   const SparseLayer layer_;
   Arena scope_;
   Rng rng_;
-  HostCopies copies_;
+  HostCopies copies_, moves_;  // of inputs, and of what pools hold
   Buffer index_q_, index_weights_, index_k_, index_k_scale_, q_, k_, out_, lse_;
   Buffer index_pages_, latents_;
   SparseTensors whole_;  // over all tokens

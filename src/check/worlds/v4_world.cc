@@ -179,26 +179,25 @@ void V4World::arrive(const ForwardBatch& batch, int64_t i, int32_t first, int32_
     if (slot < s.first) return;
     for (const Elements e : s.places(slot)) {
       const std::span<std::byte> at = bytes_at(s.buffer, e);
-      copies_.copy(at.data(), bytes_of(s, &before_).data() + (at.data() - s.buffer.data),
-                   at.size());
+      moves_.copy(at.data(), bytes_of(s, &before_).data() + (at.data() - s.buffer.data), at.size());
     }
     disown(s, slot);
   });
 }
 
 void V4World::arrive_all(const ForwardBatch& batch, bool first) {
-  place_.stream.synchronize();
+  place_.streams.settle();
   before_ = contents();
   for (int64_t i = 0; i < batch.size(); ++i) {
     const RequestExtent e = batch.extent(i);
     arrive(batch, i, first ? 0 : e.prefix_len, e.kv_len);
   }
-  place_.stream.synchronize();
+  place_.streams.settle();
   known_ = contents();
 }
 
 void V4World::receive(const Step& step, const ForwardBatch& batch, bool first) {
-  copies_.clear();
+  copies_.clear(), moves_.clear();
   contents_ = row_contents(step, batch, place_.model.layers[place_.kind], place_.model);
   arrive_all(batch, first);
 }
@@ -245,8 +244,8 @@ Status V4World::check_reads(const ForwardBatch& batch) {
 }
 
 Status V4World::begin_step(const Step& step, const ForwardBatch& batch, bool first) {
-  place_.stream.synchronize();
-  copies_.clear();
+  place_.streams.settle();
+  copies_.clear(), moves_.clear();
   contents_ = row_contents(step, batch, place_.model.layers[place_.kind], place_.model);
   Status status = check_still();
   if (batch.mode == ForwardMode::kPrebuilt) {
@@ -265,21 +264,23 @@ Status V4World::begin_step(const Step& step, const ForwardBatch& batch, bool fir
     own_request(V4Places(layer_, place_.model, batch, i), batch.extent(i),
                 step.requests[static_cast<size_t>(i)]);
   }
-  place_.stream.synchronize();
+  place_.streams.settle();
   before_ = contents();
   for (Shelf* s : shelves()) s->defined_before = s->defined;
   status.add(check_reads(batch));
   return status;
 }
 
-void V4World::clear_outputs() { place_.stream.fill(out_.data, kUnwritten, out_.bytes()); }
+void V4World::clear_outputs() {
+  place_.streams.forward().fill(out_.data, kUnwritten, out_.bytes());
+}
 
 void V4World::rewind() {
-  place_.stream.synchronize();
+  place_.streams.settle();
   for (Shelf* s : shelves()) {
     std::vector<std::byte>& bytes = bytes_of(*s, &before_);
-    place_.stream.copy(s->buffer.data, bytes.data(), bytes.size());
-    place_.stream.synchronize();
+    place_.streams.forward().copy(s->buffer.data, bytes.data(), bytes.size());
+    place_.streams.settle();
     s->defined = s->defined_before;
     retire_undefined(*s);
   }

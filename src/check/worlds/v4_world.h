@@ -103,9 +103,9 @@ class V4World final : public LayerWorld {
   const V4Layer layer_;
   Arena scope_;
   Rng rng_;
-  uint64_t salt_;  // of what tokens bring
-  HostCopies copies_;
-  V4Tensors whole_;  // over all tokens
+  uint64_t salt_;              // of what tokens bring
+  HostCopies copies_, moves_;  // of inputs, and of what pools hold
+  V4Tensors whole_;            // over all tokens
   Buffer q_, latents_, kv_score_, ape_, weight_, freqs_, index_scores_, sinks_, out_;
   Shelf tokens_, blocks_, state_;  // of kUnified tokens_ are all latents
   mutable TensorsOfTokens<V4Tensors> described_;

@@ -27,7 +27,8 @@ V4World::V4World(const LayerPlace& place, const V4Layer& layer)
       scope_(place.scope),
       rng_(place.rng_of(0)),
       salt_(place.rng_of(0).next()),
-      copies_(place.stream) {}
+      copies_(place.streams.forward()),
+      moves_(place.streams.pools()) {}
 
 Status V4World::bind() {
   Status status = bind_pools();
@@ -43,10 +44,10 @@ Status V4World::bind() {
     for (int64_t slot = 0; slot < s->first && slot < std::ssize(s->defined); ++slot)
       for (const Elements e : s->places(slot)) {
         const std::span<std::byte> at = bytes_at(s->buffer, e);
-        place_.stream.fill(at.data(), kNanByte, at.size());
+        place_.streams.forward().fill(at.data(), kNanByte, at.size());
       }
   }
-  place_.stream.synchronize();
+  place_.streams.settle();
   return status;
 }
 

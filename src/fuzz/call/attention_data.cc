@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "check/bounds/rounding.h"
 #include "core/float_formats.h"
 
 namespace shadowgraph {
@@ -43,8 +44,15 @@ void fill_codes(const AttentionCase& x, LogicalTensor& v, int64_t request, Rng& 
 /// Exact in every type; in i8 the largest code times kHotScale.
 float hot_key(DType t) { return t == DType::kI8 ? 127 * kHotScale : 64; }
 
+/// The last element of a key, which tells: a latent's first ones are V.
+void set_last(LogicalTensor& k, int64_t token, int64_t head, float value) {
+  const bool scaled = k.dtype == DType::kI8;
+  if (scaled) k.scale(token, head) = kHotScale;
+  store_float(k.row(token, head), k.dtype, k.dim - 1, scaled ? value / kHotScale : value);
+}
+
 /// q and K such that a hot key's logit is at least 256 (natural, before the cap) and every other
-/// one's is 0. It is the last element that tells: a latent's first ones are V.
+/// one's is 0.
 void fill_selector(const AttentionCase& x, RequestData& data, const RequestExtent& r, Rng& rng) {
   data.hot.assign(static_cast<size_t>(r.kv_len), 0);
   for (int i = 0; r.kv_len > 0 && i < 3; ++i)
@@ -58,11 +66,32 @@ void fill_selector(const AttentionCase& x, RequestData& data, const RequestExten
   }
   for (int64_t head = 0; head < x.num_kv_heads; ++head) {
     for (int64_t t = 0; t < r.kv_len; ++t) {
-      if (!data.hot[static_cast<size_t>(t)]) continue;
-      const bool scaled = x.kv_dtype == DType::kI8;
-      if (scaled) data.k.scale(t, head) = kHotScale;
-      store_float(data.k.row(t, head), x.kv_dtype, x.head_dim_qk - 1,
-                  scaled ? hot / kHotScale : hot);
+      if (data.hot[static_cast<size_t>(t)]) set_last(data.k, t, head, hot);
+    }
+  }
+}
+
+/// Any K but its last element, which is one power of two (but in i8), and q such that the logits of
+/// each row are a number of its own.
+void fill_shifted(const AttentionCase& x, CaseData kind, RequestData& data, const RequestExtent& r,
+                  Rng& rng) {
+  constexpr int kLeast = 6, kMost = 60;
+  const bool scaled = x.kv_dtype == DType::kI8;
+  const int most =
+      kind == CaseData::kHuge ? std::min(kMost, std::ilogb(rounding_to(x.kv_dtype).largest)) : 8;
+  const int exponent =
+      kLeast + (scaled ? 0 : static_cast<int>(rng.below(static_cast<uint32_t>(most - kLeast + 1))));
+  const float key = scaled ? hot_key(x.kv_dtype) : std::ldexp(1.F, exponent);
+  data.hot.assign(static_cast<size_t>(r.kv_len), 1);
+  fill_random(data.k, 1, rng);
+  for (int64_t t = 0; t < r.kv_len; ++t)
+    for (int64_t head = 0; head < x.num_kv_heads; ++head) set_last(data.k, t, head, key);
+  for (int64_t q = 0; q < r.q_len; ++q) {
+    for (int64_t head = 0; head < x.num_qo_heads; ++head) {
+      const float far =
+          far_factor(kind, x.q_dtype, exponent + std::ilogb(x.sm_scale * x.k_scale), rng);
+      store_float(data.q.row(q, head), x.q_dtype, x.head_dim_qk - 1, far);
+      data.below.push_back(far < 0 ? 1 : 0);
     }
   }
 }
@@ -114,11 +143,12 @@ void find_visible(const AttentionCase& x, RequestData& data, const RequestExtent
 /// On exact data a bias is 0 or hides its key; on other data it may rule a row, or be one of the
 /// large numbers that models mask with.
 std::vector<float> biases(size_t count, bool exact, Rng& rng) {
-  constexpr float kMasks[] = {-1e9F, std::numeric_limits<float>::lowest(), -65504};
+  constexpr float kMasks[] = {-1e9F, std::numeric_limits<float>::lowest(), -65504, -1e4F, -5e4F,
+                              -1e30F};
   std::vector<float> list(count);
   for (float& bias : list) {
     const bool hides = rng.below(8) == 0, masks = rng.below(8) == 0;
-    const float number = masks ? kMasks[rng.below(3)] : 4 * rng.signed_unit();
+    const float number = masks ? kMasks[rng.below(6)] : 4 * rng.signed_unit();
     bias = hides ? -std::numeric_limits<float>::infinity() : exact ? 0.F : number;
   }
   return list;
@@ -197,6 +227,7 @@ RequestData make_request(const AttentionCase& x, CaseData kind, int64_t index, R
     // Uniform: q = 0, and K is anything.
     if (kind == CaseData::kUniform) fill_random(data.k, 1, rng);
     if (kind == CaseData::kSelector) fill_selector(x, data, r, rng);
+    if (is_shifted(kind)) fill_shifted(x, kind, data, r, rng);
   } else {
     fill_random(data.q, kind == CaseData::kPeaked ? 8 : 1, rng);
     fill_random(data.k, 1, rng);
@@ -227,27 +258,28 @@ bool sees(const AttentionCase& x, const AttentionData& data, size_t request, int
   return !hidden(data.relative_bias, head * columns + most + std::clamp(ahead, -most, most));
 }
 
-void shift_logits(const AttentionCase& x, bool below, AttentionData* data) {
-  constexpr float kQuery = 4096;
-  const float key = below ? -hot_key(x.kv_dtype) : hot_key(x.kv_dtype);
-  const auto set_last = [](LogicalTensor& t, float value) {
-    for (int64_t token = 0; token < t.tokens(); ++token)
-      for (int64_t head = 0; head < t.heads; ++head)
-        store_float(t.row(token, head), t.dtype, t.dim - 1, value);
-  };
-  for (RequestData& d : data->requests) {
-    set_last(d.q, kQuery), set_last(d.k, key);
-    d.hot.assign(static_cast<size_t>(d.k.tokens()), 1);
-  }
-}
-
 bool plant_nan(const AttentionCase& x, Rng& rng, AttentionData* data) {
   RequestData& d = data->requests[rng.below(static_cast<uint32_t>(data->requests.size()))];
   std::vector<int64_t> seen;
   for (size_t key = 0; key < d.visible.size(); ++key)
     if (d.visible[key] != 0) seen.push_back(static_cast<int64_t>(key));
   if (seen.empty()) return false;
-  const int64_t token = seen[rng.below(static_cast<uint32_t>(seen.size()))];
+  const auto request = static_cast<size_t>(&d - data->requests.data());
+  const auto some_row = [&](int64_t token, bool sees_it) {
+    for (int64_t q = 0; q < d.q.tokens(); ++q)
+      for (int64_t h = 0; h < x.num_qo_heads; ++h)
+        if (sees(x, *data, request, h, q, token) == sees_it) return true;
+    return false;
+  };
+  constexpr int kTries = 8;
+  int64_t token = -1;
+  bool apart = false;
+  for (int i = 0; i < kTries && !apart; ++i) {
+    const int64_t one = seen[rng.below(static_cast<uint32_t>(seen.size()))];
+    if (!some_row(one, true)) continue;  // a bias hides it
+    token = one, apart = some_row(one, false);
+  }
+  if (token < 0) return false;
   const int64_t head = rng.below(static_cast<uint32_t>(x.num_kv_heads));
   const bool latent = x.layout == KvLayout::kMlaLatent, key = rng.below(2) == 0;
   const int64_t at =
@@ -268,6 +300,8 @@ AttentionData make_attention_data(const Case& c) {
     RequestData& d = data.requests[i];
     d = make_request(x, c.data, static_cast<int64_t>(i), std::move(d), rng);
   }
+  Rng of_nan = Rng::stream(c.seed, 2);
+  if (x.nan) plant_nan(x, of_nan, &data);
   if (x.sinks) {
     data.sinks.reserve(static_cast<size_t>(x.num_qo_heads));  // a read past the end shows in ASan
     // On exact data a sink weighs exactly 1 or nothing; on other data it may rule the row.

@@ -11,9 +11,12 @@
 namespace shadowgraph {
 
 struct RequestData {
-  LogicalTensor q, k, v;         // [q_len | kv_len, heads, dim]
-  std::vector<uint8_t> mask;     // [q_len * kv_len] or empty
-  std::vector<uint8_t> hot;      // [kv_len]: the keys that score far above the rest (kSelector)
+  LogicalTensor q, k, v;      // [q_len | kv_len, heads, dim]
+  std::vector<uint8_t> mask;  // [q_len * kv_len] or empty
+  // [kv_len]: the keys that score far from 0: some (kSelector), or all, far below in rows that
+  // `below` marks (kShifted, kHuge)
+  std::vector<uint8_t> hot;
+  std::vector<uint8_t> below;    // [q_len, num_qo_heads] or empty
   std::vector<uint8_t> visible;  // [kv_len]: does any query see the key?
   // [kv_len]: the same without the custom mask; its page must exist
   std::vector<uint8_t> reachable;
@@ -38,11 +41,8 @@ bool sees(const AttentionCase& x, const AttentionData& data, size_t request, int
 
 AttentionData make_attention_data(const Case& x);
 
-/// Makes all logits of kUniform data one number, far above 0 or far below: weights stay 1. Requires
-/// no sinks and no i8.
-void shift_logits(const AttentionCase& x, bool below, AttentionData* data);
-/// An element of a key or value that some query sees becomes NaN. False: there is none. Requires no
-/// i8.
+/// An element of a key or value that some row sees becomes NaN, mostly of one that another row does
+/// not see. False: there is none. Requires no i8.
 bool plant_nan(const AttentionCase& x, Rng& rng, AttentionData* data);
 
 }  // namespace shadowgraph

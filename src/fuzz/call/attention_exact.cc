@@ -12,7 +12,8 @@ namespace shadowgraph {
 namespace {
 
 /// The keys that have weight 1 in a row: the hot ones it sees, or else all it sees. A sink of logit
-/// 0 weighs 1 more where no hot key is seen, and nothing beside one.
+/// 0 weighs 1 more where no hot key is seen, and nothing beside one; beside keys far below 0 it
+/// weighs all.
 struct Weights {
   std::vector<int32_t> keys;
   int64_t denominator = 0;
@@ -30,8 +31,11 @@ Weights weights_of(const AttentionCase& x, const AttentionData& data, size_t req
     seen.push_back(k);
     if (!d.hot.empty() && d.hot[static_cast<size_t>(k)]) hot.push_back(k);
   }
-  if (!hot.empty()) return {hot, static_cast<int64_t>(hot.size())};
   const bool sink = x.sinks && data.sinks[static_cast<size_t>(head)] == 0;
+  const bool below =
+      !d.below.empty() && d.below[static_cast<size_t>(q * x.num_qo_heads + head)] != 0;
+  if (!hot.empty() && below && sink) return {{}, 1};
+  if (!hot.empty()) return {hot, static_cast<int64_t>(hot.size())};
   return {seen, static_cast<int64_t>(seen.size()) + (sink ? 1 : 0)};
 }
 
@@ -61,7 +65,8 @@ bool is_power_of_two(float x) {
 std::optional<double> last_rounding(const AttentionCase& x, const RequestData& d,
                                     const KernelNumbers& numbers, const Weights& w) {
   const Arithmetic& a = numbers.arithmetic;
-  if (w.keys.empty()) return numbers.empty_row.nan_out ? std::nullopt : std::optional(0.0);
+  if (w.denominator == 0) return numbers.empty_row.nan_out ? std::nullopt : std::optional(0.0);
+  if (w.keys.empty()) return a.u;  // values times 0: their signs are left
   if (a.partials != Partials::kUnscaled || a.p_scale != 1) return std::nullopt;
   if (!d.hot.empty() && a.scaled_maximum) return std::nullopt;
   if (a.out_roundings == 1 && !a.v_scale_after) return 0;
@@ -84,7 +89,8 @@ std::string name_foreign(const AttentionCase& x, const AttentionData& data, int6
 }
 
 std::string describe(const Weights& w) {
-  if (w.keys.empty()) return "0 (sees no key)";
+  if (w.denominator == 0) return "0 (sees no key)";
+  if (w.keys.empty()) return "0 (the sink weighs all)";
   std::string s = "the mean over keys " + std::to_string(w.keys.front());
   if (w.keys.size() > 1) s += ".." + std::to_string(w.keys.back());
   return s + " (" + std::to_string(w.keys.size()) + " keys, weights sum to " +

@@ -19,7 +19,7 @@ struct KernelNumbers {
   bool sees_nan = false;  // some key or value that a row sees is NaN
 };
 
-/// Holds every row of a kUniform or kSelector case against its known value: to the bit, or within
+/// Holds every row of a case of exact data against its known value: to the bit, or within
 /// the roundings of the kernel's own division. Rows that the kernel's arithmetic cannot give
 /// exactly are left out. One finding at most: the first row that differs, naming the key whose
 /// value stands there instead if there is one.

@@ -18,6 +18,8 @@ Status judge_attention(const Case& x, const AttentionScene& scene, const KernelN
                        const JudgeOptions& how);
 /// The same of our kernels, with portable arithmetic or fast.
 Status judge_attention(const Case& x, const AttentionScene& scene);
+/// Says of wrong outputs of the scene's call which known mistakes would give them.
+void name_mistakes(const AttentionScene& scene, const KernelNumbers& numbers, Status* status);
 /// The same values in another shape.
 AttentionArrangement vary_attention(const Case& x, const RunOptions& options, Rng& rng);
 

@@ -1,12 +1,26 @@
 #include "fuzz/call/attention_scene.h"
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
+#include <limits>
 
 #include "attn/tensor_rows.h"
 #include "check/bounds/recurrent_compare.h"
+#include "core/float_formats.h"
 
 namespace shadowgraph {
+namespace {
+
+/// A row's bytes; one NaN is as good as another, whose bits depend on the order of operands.
+std::vector<std::byte> bits_of(const ConstTensorView& row, bool sees_nan) {
+  std::vector<std::byte> bytes = gather(row);
+  for (int64_t i = 0; sees_nan && i < row.numel(); ++i)
+    if (std::isnan(load_float(bytes.data(), row.dtype, i)))
+      store_float(bytes.data(), row.dtype, i, std::numeric_limits<float>::quiet_NaN());
+  return bytes;
+}
+
+}  // namespace
 
 AttentionArrangement AttentionArrangement::of(const Case& c) {
   const auto& x = std::get<AttentionCase>(c.call);
@@ -17,11 +31,10 @@ AttentionArrangement AttentionArrangement::of(const Case& c) {
   a.layout = x.layout;
   a.table = x.table;
   a.through_store_kv = x.through_store_kv;
-  a.seed = c.seed;
+  arrange_as(c, &a);
   a.calls.emplace_back();
   for (size_t i = 0; i < x.requests.size(); ++i)
     a.calls[0].push_back({static_cast<int64_t>(i), 0, x.requests[i].q_len});
-  a.options.num_threads = 1;
   a.options.lse_sink = x.lse_sink;
   a.padded = x.terms.padded_rows;
   return a;
@@ -265,12 +278,15 @@ void AttentionScene::lay(size_t index) {
       if (how_.planned) lay_plan(&call);
     }
     if (how_.workspace) {
-      workspace_ = GuardedBuffer(attention_scratch_size(call), rng_.below(65));
+      const uint32_t off = rng_.below(65);
+      workspace_ = GuardedBuffer(attention_scratch_size(call), off % 2 == 0 ? 0 : off, kPoison,
+                                 off < 32 ? Side::kFront : Side::kBack);
       call.options.scratch = {workspace_.data(), static_cast<size_t>(workspace_.size())};
     }
     call_ = call;
   };
   how_.ragged ? lay_one(RaggedAttention()) : lay_one(PagedAttention());
+  guard_lists(rng_);
   if (how_.poison_unread) memory_.poison_unread(footprint_of(call_));
   memory_.remember();
 }
@@ -292,8 +308,9 @@ void AttentionScene::collect(RowResults* results) const {
       for (int64_t t = pieces_[i].begin; t < pieces_[i].end && !is_idle(i); ++t) {
         const int64_t from = cu_seqlens_q_[i] + t - pieces_[i].begin;
         const auto to = static_cast<size_t>(first_row_[static_cast<size_t>(pieces_[i].row)] + t);
-        results->out[to] = gather(at_place(ConstTensorView(out), from));
-        if (lse.defined()) results->beside[to] = gather(at_place(ConstTensorView(lse), from));
+        results->out[to] = bits_of(at_place(ConstTensorView(out), from), x_.nan);
+        if (lse.defined())
+          results->beside[to] = bits_of(at_place(ConstTensorView(lse), from), x_.nan);
       }
     }
   };

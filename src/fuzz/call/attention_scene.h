@@ -34,19 +34,13 @@ struct AttentionArrangement : RowArrangement {
   // For kernels that promise less than ours
   MemoryStyle memory;
   int64_t rows_behind = 0;  // behind the rows of each tensor: nobody's
-  bool whole_tables =
-      false;         // every page of a request exists, entries behind name a page of nobody
-  bool far = false;  // the pages lie 2^32 elements away from the first
+  // every page of a request exists, entries behind name a page of nobody
+  bool whole_tables = false;
 
   /// As the Case says, all requests whole.
   static AttentionArrangement of(const Case& x);
   std::string to_string() const;
 };
-
-/// Pages before the first of a far pool: in elements, of the wider plane at least, 2^32.
-int64_t far_pages(const AttentionCase& x, int32_t page_size);
-/// Do the ids of such pages fit?
-bool can_be_far(const AttentionCase& x);
 
 class AttentionScene : public LaidCall<AttentionCall> {
  public:
@@ -101,7 +95,7 @@ class AttentionScene : public LaidCall<AttentionCall> {
 
   // attention_scene_pool.cc
   void lay_call(PagedAttention* call);
-  int64_t first_page() const { return how_.far ? far_pages(x_, how_.page_size) : 0; }
+  int64_t first_page() const;
   KvCache make_pool(int64_t num_pages);
   KvCache with_scales(const KvCache& cache);
   KvCache make_records(int64_t num_pages);

@@ -23,12 +23,11 @@ void put(const KvPlane& plane, int64_t page, int64_t token, int64_t head, const 
 
 }  // namespace
 
-int64_t far_pages(const AttentionCase& x, int32_t page_size) {
-  const int64_t page = int64_t{page_size} * x.num_kv_heads * std::max(x.head_dim_qk, x.head_dim_vo);
-  return ((int64_t{1} << 32) + page - 1) / page;
+/// Pages before the first of a far pool: the wider plane has kFarElements in them.
+int64_t AttentionScene::first_page() const {
+  const int64_t widest = std::max(x_.head_dim_qk, x_.head_dim_vo);
+  return how_.far ? far_rows(how_.page_size * x_.num_kv_heads * widest) : 0;
 }
-
-bool can_be_far(const AttentionCase& x) { return far_pages(x, x.page_size) <= int64_t{1} << 30; }
 
 KvCache AttentionScene::make_pool(int64_t num_pages) {
   const bool by_heads = how_.layout == KvLayout::kNhd || how_.layout == KvLayout::kHnd;

@@ -64,6 +64,25 @@ void visit_members(V& v, RaggedAttention& c) {
   v.options(c.options);
 }
 
+template <class V>
+void visit_members(V& v, StoreKv& c) {
+  v.read("k", c.k, "thd"), v.read("v", c.v, "the");
+  v.ids("out_cache_loc", c.out_cache_loc, c.cache.num_slots(), "slot.range", false);
+  v.plane("k_cache", c.cache.k), v.plane("v_cache", c.cache.v);
+  v.scale("k_scale", c.cache.k_scale), v.scale("v_scale", c.cache.v_scale);
+  v.options(c.options);
+}
+
+template <class V>
+void visit_members(V& v, CopyKv& c) {
+  v.plane("source k_cache", c.source.k), v.plane("source v_cache", c.source.v);
+  v.plane("target k_cache", c.target.k), v.plane("target v_cache", c.target.v);
+  v.ids("source_pages", c.source_pages, c.source.num_pages, "table.page_id", true);
+  v.ids("target_pages", c.target_pages, c.target.num_pages, "table.page_id", true);
+  v.scale("k_scale", c.target.k_scale), v.scale("v_scale", c.target.v_scale);
+  v.options(c.options);
+}
+
 template <class V, LseBase Base>
 void visit_members(V& v, MergeStates<Base>& c) {
   v.read("v", c.v, "...."), v.read("s", c.s, "rsh");

@@ -63,17 +63,22 @@ TensorView CallMemory::add(const char* field, DType dtype, std::span<const int64
   return t.laid[0];
 }
 
-TensorView CallMemory::add_far(const char* field, DType dtype, std::initializer_list<int64_t> shape,
+TensorView CallMemory::add_far(const char* field, DType dtype, std::span<const int64_t> shape,
                                int64_t first) {
-  TensorView t(nullptr, dtype, shape);
+  TensorView t(nullptr, dtype, {});
+  t.rank = static_cast<int>(shape.size());
+  int64_t elements = 1;
+  for (size_t axis = shape.size(); axis-- > 0; elements *= shape[axis])
+    t.shape[axis] = shape[axis], t.stride[axis] = elements;
   const auto bytes = [&](int64_t count) {
     return count * t.stride[0] * static_cast<int64_t>(size_of(dtype));
   };
-  far_.push_back({field, FarMemory(bytes(first), bytes(t.shape[0] - first)), {}});
-  FarTensor& far = far_.back();
-  std::ranges::fill(far.memory.end(), style_.poison);
+  Tensor& far = tensors_.emplace_back();
+  far.field = field, far.types = {dtype};
+  far.memory = GuardedBuffer::far(bytes(first), bytes(t.shape[0]), style_.poison);
   t.data = far.memory.data();
-  return far.view = t;
+  far.laid = {t};
+  return t;
 }
 
 std::vector<TensorView> CallMemory::add_records(const char* field, size_t shared,
@@ -103,18 +108,28 @@ std::vector<TensorView> CallMemory::add_records(const char* field, size_t shared
     for (TensorView& v : views) v.stride[axis] = bytes / static_cast<int64_t>(size_of(v.dtype));
     bytes *= fields[0].shape[axis];
   }
-  t.memory = GuardedBuffer(bytes, kAligned * rng.below(8));
+  bytes = 0;
+  for (size_t i = 0; i < views.size(); ++i)
+    bytes = std::max(bytes, begins[i] + elements_between(views[i]) *
+                                            static_cast<int64_t>(size_of(views[i].dtype)));
+  const uint32_t off = rng.below(8);
+  t.memory = off < 4 ? GuardedBuffer(bytes, kAligned * off)
+                     : GuardedBuffer(bytes, up(bytes, kAligned) - bytes + kAligned * (off - 4),
+                                     kPoison, Side::kBack);
   for (size_t i = 0; i < views.size(); ++i) views[i].data = t.memory.data() + begins[i];
   return t.laid = views;
 }
 
 void CallMemory::remember() {
-  for (Tensor& t : tensors_) t.before = t.memory;
-  for (FarTensor& t : far_) t.before.assign(t.memory.end().begin(), t.memory.end().end());
+  for (Tensor& t : tensors_) t.before = t.memory, t.memory.room().close();
 }
 
 void CallMemory::poison() {
   for (Tensor& t : tensors_) t.memory.poison();
+}
+
+void CallMemory::restore() {
+  for (Tensor& t : tensors_) t.memory = t.before;
 }
 
 ConstTensorView CallMemory::before(const ConstTensorView& t) const {
@@ -171,24 +186,70 @@ bool CallMemory::Tensor::is_poison(const AccessSpan& s, int64_t* byte) const {
   return false;
 }
 
-Status CallMemory::check_written(std::span<const ConstTensorView> written) const {
+bool CallMemory::holds(const void* address) const {
+  return std::ranges::any_of(tensors_, [&](const Tensor& t) { return t.holds(address); });
+}
+
+Status check_guards(const char* field, const GuardedBuffer& memory) {
   Status status;
-  judged("num.write_set", std::ssize(tensors_) + std::ssize(far_));
+  judged("mem.red_zone");
+  const auto hit = memory.room().trespass();
+  if (!hit) return status;
+  const int64_t byte = hit->at - memory.data();
+  const std::string beside = byte < 0
+                                 ? std::to_string(-byte) + " before its first"
+                                 : std::to_string(byte - memory.size() + 1) + " behind its last";
+  status.add(make_finding("mem.red_zone", at(std::string(field) + " byte", byte),
+                          "no access beside its " + std::to_string(memory.size()) + " bytes",
+                          std::string(hit->what) + ", " + beside));
+  return status;
+}
+
+template <class RangesOf>
+Status CallMemory::check_changes(const RangesOf& may_change) const {
+  Status status;
+  for (const Tensor& t : tensors_) status.add(check_guards(t.field, t.memory));
+  judged("num.write_set", std::ssize(tensors_));
   const auto fail = [&](const Where& where) {
     status.add(make_finding("num.write_set", where,
                             "as before the call: it belongs to no row that is written", "other"));
   };
   for (const Tensor& t : tensors_) {
-    if (const auto byte = t.memory.first_difference(t.before, t.ranges_of(written)))
+    if (const auto byte = t.memory.first_difference(t.before, may_change(t)))
       fail(place_of(t.field, t.laid, t.memory.data(), *byte));
   }
-  for (const FarTensor& t : far_) {
-    const auto now = t.memory.end();
-    const auto changed = std::ranges::mismatch(now, t.before).in1;
-    if (changed != now.end())
-      fail(place_of(t.field, {&t.view, 1}, t.memory.data(), &*changed - t.memory.data()));
-  }
   return status;
+}
+
+Status CallMemory::check_written(std::span<const ConstTensorView> written) const {
+  return check_changes([&](const Tensor& t) { return t.ranges_of(written); });
+}
+
+Status CallMemory::check_changed(const Footprint& spans) const {
+  return check_changes([&](const Tensor& t) { return t.ranges_of(spans, Access::kWrite); });
+}
+
+bool CallMemory::reads_poison(const Footprint& spans) const {
+  for (const Tensor& t : tensors_) {
+    const bool packed = std::ranges::find(t.types, DType::kU8) != t.types.end();
+    for (const AccessSpan& s : spans) {
+      int64_t byte = 0;
+      if (s.count <= 0 || s.access != Access::kRead || !t.holds(s.buffer)) continue;
+      if ((packed || t.holds_floats(s)) && t.is_poison(s, &byte)) return true;
+    }
+  }
+  return false;
+}
+
+bool CallMemory::backs(const Footprint& spans) const {
+  for (const Tensor& t : tensors_) {
+    for (const AccessSpan& s : spans) {
+      if (s.count <= 0 || !t.holds(s.buffer)) continue;
+      const BufferRange r = t.range_of(s);
+      if (r.begin < 0 || r.end > t.memory.size()) return false;
+    }
+  }
+  return true;
 }
 
 Status CallMemory::check_writes(const Tensor& t, const Footprint& spans,

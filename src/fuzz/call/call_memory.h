@@ -10,7 +10,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "fuzz/call/far_memory.h"
 #include "fuzz/call/gapped.h"
 #include "shadowgraph/device/access.h"
 #include "shadowgraph/status.h"
@@ -28,6 +27,9 @@ struct MemoryStyle {
   bool dense = false;  // no gaps, and boundaries of 64 bytes
   std::byte poison = kPoison, outputs = kPoison;
 };
+
+/// mem.red_zone if a closed page beside the memory was touched.
+Status check_guards(const char* field, const GuardedBuffer& memory);
 
 class CallMemory {
  public:
@@ -48,15 +50,18 @@ class CallMemory {
   }
   /// Dense, and the first `first` of its first axis are address space that is reserved and never
   /// written: what is read there is 0. Requires far_memory_is_free().
+  TensorView add_far(const char* field, DType dtype, std::span<const int64_t> shape, int64_t first);
   TensorView add_far(const char* field, DType dtype, std::initializer_list<int64_t> shape,
-                     int64_t first);
+                     int64_t first) {
+    return add_far(field, dtype, std::span(shape.begin(), shape.size()), first);
+  }
   /// Tensors that lie between each other, poison with gaps. The first `shared` axes, which all
   /// have, count records; one holds the rest of each tensor, dense, one behind the other.
   std::vector<TensorView> add_records(const char* field, size_t shared,
                                       const std::vector<RecordField>& fields, Rng& rng);
   /// A list, in memory of exactly its size. An empty list has none.
-  template <class T>
-  std::span<T> add_list(const char* field, const std::vector<T>& list, Rng& rng) {
+  template <class List, class T = typename List::value_type>
+  std::span<T> add_list(const char* field, const List& list, Rng& rng) {
     if (list.empty()) return {};
     constexpr DType kType = std::is_same_v<T, float> ? DType::kF32
                             : sizeof(T) == 1         ? DType::kU8
@@ -66,14 +71,19 @@ class CallMemory {
     std::memcpy(t.data, list.data(), list.size() * sizeof(T));
     return {reinterpret_cast<T*>(t.data), list.size()};
   }
-  /// All bytes are remembered as those before the call.
+  /// Does the address belong to one of the tensors?
+  bool holds(const void* address) const;
+  /// All bytes are remembered as those before the call, and closed pages are closed.
   void remember();
   /// Everything becomes poison; what is remembered stays.
   void poison();
+  /// Everything becomes what is remembered.
+  void restore();
   /// A tensor's view of the memory as it was then.
   ConstTensorView before(const ConstTensorView& t) const;
 
-  /// num.write_set for each tensor of which more than these elements changed since.
+  /// mem.red_zone for each tensor beside which a closed page was touched since, num.write_set for
+  /// each of which more than these elements changed.
   Status check_written(std::span<const ConstTensorView> written) const;
   /// Is the row's memory poison on purpose, so that its reads are no fault? -1: nobody's.
   using IsIdle = std::function<bool(int32_t row)>;
@@ -82,6 +92,13 @@ class CallMemory {
   /// down, except those of idle rows.
   Status check_footprint(const Footprint& spans, std::span<const ConstTensorView> written,
                          const IsIdle& is_idle) const;
+  /// Does no span of the footprint leave the tensor in which it begins?
+  bool backs(const Footprint& spans) const;
+  /// Does it read a number, or a byte of several packed ones, that nobody laid down? A byte of a
+  /// packed number may look so.
+  bool reads_poison(const Footprint& spans) const;
+  /// num.write_set for each tensor of which more changed since than the footprint writes.
+  Status check_changed(const Footprint& spans) const;
   /// Poison wherever the footprint reads nothing. Before remember().
   void poison_unread(const Footprint& spans);
 
@@ -103,18 +120,11 @@ class CallMemory {
   };
   Status check_writes(const Tensor& t, const Footprint& spans,
                       std::span<const ConstTensorView> written) const;
-
-  /// The end of a FarMemory, and what it held.
-  struct FarTensor {
-    const char* field;
-    FarMemory memory;
-    std::vector<std::byte> before;
-    TensorView view = {};
-  };
+  template <class RangesOf>
+  Status check_changes(const RangesOf& may_change) const;
 
   MemoryStyle style_;
   std::deque<Tensor> tensors_;
-  std::deque<FarTensor> far_;
 };
 
 }  // namespace shadowgraph

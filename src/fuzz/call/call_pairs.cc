@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attn/cases/case_names.h"
+#include "fuzz/call/call_sizes.h"
 #include "fuzz/call/generate.h"
 #include "fuzz/call/recurrent_generate.h"
 
@@ -31,6 +32,7 @@ static_assert(std::size(kSparseCallNames) == 12 && std::size(kRecurrentCallNames
 std::vector<Level> levels_of(const CallKind& kind) {
   std::vector<Level> levels = {{kKernelFactor, static_cast<int64_t>(kind.kernel)}};
   if (kind.kernel == kLinear || kind.kernel == kSparse) levels.push_back({kCallFactor, kind.call});
+  levels.push_back({kCallSizesFactor, static_cast<int64_t>(CallSizes::kSmall)});
   return levels;
 }
 
@@ -79,7 +81,9 @@ Choices case_choices(uint64_t seed, uint64_t number) {
     return places;
   }();
   const RoundPlace place = place_in_rounds(kPlaces, seed, number);
-  return Choices(Rng::stream(seed, number), covering_of_call(place.kind).wishes(seed, place.visit));
+  return Choices(Rng::stream(seed, number), covering_of_call(place.kind)
+                                                .wishes(seed, place.visit, kCallSizesFactor,
+                                                        kLargeCallKinds, kLargeCallEvery));
 }
 
 }  // namespace shadowgraph

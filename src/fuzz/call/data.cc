@@ -1,7 +1,9 @@
 #include "fuzz/call/data.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "check/bounds/rounding.h"
 #include "core/float_formats.h"
 
 namespace shadowgraph {
@@ -38,6 +40,18 @@ void fill_random_codes(LogicalTensor& t, Rng& rng) {
 
 void fill(LogicalTensor& t, const std::function<float()>& next) {
   for (int64_t i = 0; i < t.count(); ++i) store_float(t.bytes.data(), t.dtype, i, next());
+}
+
+float far_factor(CaseData data, DType type, int exponent_of_one, Rng& rng) {
+  constexpr int kLeast = 10;
+  const int most = data == CaseData::kHuge ? 110 : 17;
+  const Rounding of_type = rounding_to(type);
+  const int smallest = std::ilogb(of_type.half_subnormal / of_type.u);  // that is normal
+  const int last = std::min(most - exponent_of_one, std::ilogb(of_type.largest));
+  const int first = std::clamp(kLeast - exponent_of_one, smallest, last);
+  const float sign = rng.below(2) != 0 ? 1.F : -1.F;
+  return std::ldexp(sign,
+                    first + static_cast<int>(rng.below(static_cast<uint32_t>(last - first + 1))));
 }
 
 void fill_random(LogicalTensor& t, float factor, Rng& rng) {

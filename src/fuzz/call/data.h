@@ -46,6 +46,10 @@ struct LogicalTensor {
 
 /// Element after element.
 void fill(LogicalTensor& t, const std::function<float()>& next);
+/// A power of two of either sign. Times 2^exponent_of_one it is beyond 2^10, a number of shifted
+/// data: its size is uniform as an exponent, as far as the type and `data` let it. That is beyond
+/// each finite number that some kernel takes for -inf.
+float far_factor(CaseData data, DType type, int exponent_of_one, Rng& rng);
 /// Uniform in [-factor, factor), with as many bits as the type can hold.
 void fill_random(LogicalTensor& t, float factor, Rng& rng);
 

@@ -5,6 +5,27 @@
 #include <utility>
 
 namespace shadowgraph {
+namespace {
+
+/// Half of all end at a closed page, some begin there, others lie between.
+GuardedBuffer place(int64_t bytes, int64_t size, bool dense, Rng& rng, std::byte poison) {
+  constexpr int64_t kLine = 64;
+  if (dense) return {bytes, (kLine - bytes % kLine) % kLine, poison, Side::kBack};
+  const uint32_t off = rng.below(8);
+  if (off >= 4) return {bytes, 0, poison, Side::kBack};
+  return {bytes, off == 0 ? 0 : kLine + off * size, poison};
+}
+
+}  // namespace
+
+int64_t elements_between(const TensorView& t) {
+  int64_t last = 0;
+  for (size_t i = 0; i < static_cast<size_t>(t.rank); ++i) {
+    if (t.shape[i] == 0) return 0;
+    last += (t.shape[i] - 1) * t.stride[i];
+  }
+  return last + 1;
+}
 
 TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::initializer_list<int64_t> shape,
                        Rng& rng) {
@@ -28,8 +49,7 @@ TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::span<const int64
     extent = extent * shape[axis] + (i > 0 ? rng.below(widest) : 0);
   }
   const auto size = static_cast<int64_t>(size_of(dtype));
-  const int64_t skew = order == AxisOrder::kDense ? 0 : rng.below(8) * size;
-  buffer = GuardedBuffer(extent * size, skew, poison);
+  buffer = place(elements_between(t) * size, size, order == AxisOrder::kDense, rng, poison);
   t.data = buffer.data();
   return t;
 }

@@ -23,6 +23,9 @@ enum class AxisOrder : uint8_t { kAsNamed, kAny, kDense };
 TensorView make_gapped(GuardedBuffer& buffer, DType dtype, std::span<const int64_t> shape, Rng& rng,
                        AxisOrder order, std::byte poison = kPoison);
 
+/// Elements from the first to the last, those in gaps too.
+int64_t elements_between(const TensorView& t);
+
 /// visit(address, bytes) of runs of a tensor's elements, in row-major order.
 template <class Byte, class Visit>
 void for_each_run(const BasicTensorView<Byte>& t, const Visit& visit, int axis = 0,
@@ -42,11 +45,5 @@ void for_each_run(const BasicTensorView<Byte>& t, const Visit& visit, int axis =
 /// A tensor's elements, row-major, and back.
 std::vector<std::byte> gather(const ConstTensorView& t);
 void scatter(std::span<const std::byte> elements, const TensorView& t);
-
-/// Blocks of exactly the size of their contents, so that ASan sees a read past the end.
-template <class... Vectors>
-void trim(Vectors&... vectors) {
-  (vectors.shrink_to_fit(), ...);
-}
 
 }  // namespace shadowgraph

@@ -130,8 +130,10 @@ void GateScene::collect(RowResults* results) const {
 }
 
 Status judge_gate(const Case& x, const GateScene& scene) {
-  const DecayGate& gate = scene.gate();
-  const bool exact = is_exact(x.data);
+  return judge_taken(scene.gate(), is_exact(x.data));
+}
+
+Status judge_taken(const DecayGate& gate, bool exact) {
   const LawId law = exact ? LawId("num.exact") : LawId("num.bound");
   ArrayJudge decay(law, "log_decay"), beta(law, "beta");
   compare_gate(gate, gate_truth(gate), exact ? nullptr : find_recurrent_arithmetic("ours"),

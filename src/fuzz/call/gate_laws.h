@@ -47,5 +47,7 @@ class GateScene : public LaidCall<GateCall> {
 };
 
 Status judge_gate(const Case& x, const GateScene& scene);
+/// The same of any gate that was taken.
+Status judge_taken(const DecayGate& gate, bool exact);
 
 }  // namespace shadowgraph

@@ -22,17 +22,21 @@ using GateCall = std::variant<DecayGate>;
 using SparseCall = std::variant<SparseAttention, PackLatents, ActQuant, StoreIndexKeys,
                                 GatherIndexKeys, IndexerLogits, SelectIndices, TransformIndices,
                                 CompactIndices, Compress, PoolNormRope, NormRope>;
+using CacheCall = std::variant<StoreKv, CopyKv>;
 
 Status execute(const AttentionCall& call);
 Status execute(const MergeCall& call);
 Status execute(const StateCall& call);
 Status execute(const GateCall& call);
 Status execute(const SparseCall& call);
+Status execute(const CacheCall& call);
 
 Footprint footprint_of(const AttentionCall& call);
 Footprint footprint_of(const MergeCall& call);
 Footprint footprint_of(const StateCall& call);
 Footprint footprint_of(const GateCall& call);
 Footprint footprint_of(const SparseCall& call);
+/// A CopyKv has every token of the pages that it copies.
+Footprint footprint_of(const CacheCall& call);
 
 }  // namespace shadowgraph

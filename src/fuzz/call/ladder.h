@@ -18,6 +18,8 @@ struct RunOptions {
   // Runs each case there, as an engine with portable arithmetic: the CPU's gives the same values
   // arranged otherwise the same bits. Null: the CPU runs both
   DeviceCalls* device = nullptr;
+  // Findings of wrong outputs of dense attention say which known mistakes would give them
+  bool diagnose = false;
 
   /// As options of `shadowgraph fuzz`: " --arith fast --isa avx2"; only what is not the default.
   std::string flags() const;

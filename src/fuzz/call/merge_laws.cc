@@ -71,11 +71,15 @@ MergeData make_merge_data(const Case& c) {
   Rng rng(c.seed);
   MergeData t = {x.states, x.heads, {}, {}};
   t.v = LogicalTensor(x.dtype, int64_t{x.rows} * x.states, x.heads, x.head_dim);
-  const bool uniform = c.data == CaseData::kUniform;
+  const bool uniform = is_exact(c.data);
+  std::vector<float> equal;  // [rows, heads] the LSE of all states
+  for (int64_t i = 0; i < int64_t{x.rows} * x.heads; ++i)
+    equal.push_back(is_shifted(c.data) ? far_factor(c.data, DType::kF32, 0, rng) : 3);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (int64_t i = 0; i < int64_t{x.rows} * x.states * x.heads; ++i) {
     const bool empty = rng.below(5) == 0;
-    const float lse = uniform ? 3.f : 12 * rng.signed_unit();
+    const int64_t cell = i / (int64_t{x.states} * x.heads) * x.heads + i % x.heads;
+    const float lse = uniform ? equal[static_cast<size_t>(cell)] : 12 * rng.signed_unit();
     t.lse.push_back(!empty ? lse : rng.below(2) ? kInfinity : -kInfinity);
     for (int64_t d = 0; d < t.v.dim; ++d) {
       const auto integer = static_cast<float>(static_cast<int>(rng.below(129)) - 64);
@@ -87,10 +91,9 @@ MergeData make_merge_data(const Case& c) {
 
 MergeArrangement MergeArrangement::of(const Case& x) {
   MergeArrangement a;
-  a.seed = x.seed;
+  arrange_as(x, &a);
   a.calls.emplace_back();
   for (int64_t row = 0; row < x.tokens(); ++row) a.calls[0].push_back({row, 0, 1});
-  a.options.num_threads = 1;
   return a;
 }
 

@@ -70,12 +70,13 @@ std::string name_source(const SceneCall& truth, const ConstTensorView& out, int6
         other);
     return found;
   };
+  constexpr int64_t kTried = 512;  // the last slots: of a far pool all that there are
   const int64_t pool = std::visit([](const auto& c) { return c.states.shape[0]; }, truth);
   const int32_t own = rows.slot(row);
   const bool starts = rows.starts_from_slot(row);
   if (own >= 0 && with(own, starts, false)) return ", as of a chain of drafts instead of the tree";
   if (starts && with(own, false, true)) return ", as if it started from zero";
-  for (int32_t slot = 0; slot < pool; ++slot) {
+  for (auto slot = static_cast<int32_t>(std::max<int64_t>(0, pool - kTried)); slot < pool; ++slot) {
     if (!with(slot, true, true)) continue;
     std::string s = ", as if it started from slot " + std::to_string(slot);
     if (slot == own) return s + ", its own, which is not its state";
@@ -131,6 +132,7 @@ RecurrentArrangement vary_recurrent(const Case& x, const RunOptions& options, Rn
     return can_cut(l, l.rows[static_cast<size_t>(row.row)]) ? together(l) : 0;
   };
   vary_rows(step, rng, &a);
+  a.far = false;
   a.options = vary_options(options, rng);
   return a;
 }
@@ -153,6 +155,14 @@ Status judge_recurrent(const Case& x, const RecurrentScene& scene) {
     f.where.field += " (row " + std::to_string(row) + ")";
     f.got += name_source(truth, left.out, row);
   }
+  return status;
+}
+
+Status judge_taken(const StateCall& call, const StateCall& truth) {
+  RecurrentJudges judges("num.bound", "");
+  compare(truth, left_of(call), false, {}, &judges);
+  Status status = check_zeros(call);
+  judges.add_to(&status);
   return status;
 }
 

@@ -15,6 +15,8 @@ Status check_recurrent_case(const Case& x, const RunOptions& options);
 
 /// What the scene's call left, against the oracle: exactly or within the bound, as the data is.
 Status judge_recurrent(const Case& x, const RecurrentScene& scene);
+/// The same of any call that was taken, by bounds. truth: with the states as they were before it.
+Status judge_taken(const StateCall& call, const StateCall& truth);
 /// num.bits at the first token or row whose bits differ; states of chunks where both kept one.
 Status compare_bits(const RecurrentResults& a, const RecurrentResults& b, const std::string& how);
 /// The same values in another shape.

@@ -1,6 +1,7 @@
 #include "fuzz/call/recurrent_scene.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "attn/tensor_rows.h"
@@ -14,8 +15,7 @@ RecurrentArrangement RecurrentArrangement::of(const Case& x) {
   const auto& l = std::get<RecurrentCase>(x.call);
   for (size_t r = 0; r < l.rows.size(); ++r)
     a.calls[0].push_back({static_cast<int64_t>(r), 0, l.rows[r].tokens});
-  a.seed = x.seed;
-  a.options.num_threads = 1;
+  arrange_as(x, &a);
   return a;
 }
 
@@ -38,18 +38,25 @@ RecurrentScene::RecurrentScene(const Case& x, const RecurrentData& data,
 
 void RecurrentScene::add_pool() {
   const auto count = static_cast<int32_t>(x_.rows.size() + 1 + rng_.below(3));
-  slots_.resize(static_cast<size_t>(count));
-  std::iota(slots_.begin(), slots_.end(), 0);
-  shuffle(slots_, rng_);
+  int64_t first = 0;
+  const auto add = [&](DType type, std::vector<int64_t> shape, AxisOrder order) {
+    if (!how_.far) return stored_memory_.add("states", type, shape, rng_, order);
+    first =
+        far_rows(std::accumulate(shape.begin() + 1, shape.end(), int64_t{1}, std::multiplies()));
+    shape[0] += first;
+    return stored_memory_.add_far("states", type, shape, first);
+  };
   if (is_conv()) {
-    pool_ = stored_memory_.add("states", x_.dtype, {count, x_.dim, x_.width - 1}, rng_,
-                               AxisOrder::kAny);
+    pool_ = add(x_.dtype, {count, x_.dim, x_.width - 1}, AxisOrder::kAny);
   } else {
     const bool by_value = x_.order == LinearAttention::StateOrder::kValueKey;
     const int64_t a = by_value ? x_.head_dim_v : x_.head_dim_k;
     const int64_t b = by_value ? x_.head_dim_k : x_.head_dim_v;
-    pool_ = stored_memory_.add("states", x_.state_dtype, {count, x_.num_v_heads, a, b}, rng_);
+    pool_ = add(x_.state_dtype, {count, x_.num_v_heads, a, b}, AxisOrder::kAsNamed);
   }
+  slots_.resize(static_cast<size_t>(count));
+  std::iota(slots_.begin(), slots_.end(), static_cast<int32_t>(first));
+  shuffle(slots_, rng_);
   for (size_t i = 0; i < slots_.size(); ++i) scatter(data_.slots[i], at_place(pool_, slots_[i]));
 }
 
@@ -87,7 +94,6 @@ void RecurrentScene::lay_rows() {
     }
   }
   if (!needed) has_initial_state_.clear();
-  trim(cu_seqlens_q_, state_indices_, has_initial_state_, parents_);
 }
 
 void RecurrentScene::lay_drafts() {
@@ -105,7 +111,6 @@ void RecurrentScene::lay_drafts() {
     std::iota(indices_.begin(), indices_.end(), 0);
     shuffle(indices_, rng_);
     indices_.resize(static_cast<size_t>(rows));
-    trim(indices_);
   }
   draft_ = add_states("draft.states", is_conv() ? x_.dtype : x_.draft_dtype, {places, steps});
 }
@@ -237,6 +242,7 @@ void RecurrentScene::lay(size_t index) {
     lay_attention(&call);
     finish(&call);
   }
+  guard_lists(rng_);
   find_written();
   if (how_.poison_unread && how_.calls.size() == 1) {
     const Footprint spans = footprint_of(call_);

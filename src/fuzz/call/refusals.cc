@@ -99,6 +99,12 @@ template <class Call>
 void add_attention(Ways& w, Call& c) {
   add_params(w, c.params);
   w.add("queries below 0", "len.negative", [&c] { c.max_seqlen_q = -1; });
+  add_short(w, "an offset too few", "len.batch", &c.cu_seqlens_q);
+  if (c.q.shape[0] > 0)
+    w.add("the last row cut off", "len.total", [&c] {
+      --c.q.shape[0], --c.out.shape[0];
+      if (c.lse.tensor.defined()) --c.lse.tensor.shape[0];
+    });
   if (c.q.numel() > 0 && !c.options.scratch.empty())
     w.add("scratch over q", "input.alias", [&c] {
       c.options.scratch = {const_cast<std::byte*>(c.q.data), 1};
@@ -135,10 +141,17 @@ void add_own(Ways& w, Spoils* s, PagedAttention& c) {
   w.add("KV heads that the cache does not have", "input.shape", [&c] { ++c.cache.num_kv_heads; });
   if (!c.plan.empty())
     w.add("a plan of another header", "input.plan", [s, &c] { s->set(&c.plan, 0, c.plan[0] + 1); });
-  for (size_t i = 0; i < c.pages.last_page_len.size(); ++i) {
-    if (c.pages.kv_indptr[i] == c.pages.kv_indptr[i + 1]) continue;
-    w.add("a last page of none", "len.last_page",
-          [s, &c, i] { s->set(&c.pages.last_page_len, i, 0); });
+  PageTable& t = c.pages;
+  if (!t.page_table.empty())
+    w.add("a table without its end", "len.batch",
+          [&t] { t.page_table = t.page_table.first(t.page_table.size() - 1); });
+  for (size_t i = 0; i < t.last_page_len.size(); ++i) {
+    if (t.kv_indptr[i] == t.kv_indptr[i + 1]) continue;
+    w.add("a last page of none", "len.last_page", [s, &t, i] { s->set(&t.last_page_len, i, 0); });
+    w.add("a last page that is too long", "len.last_page",
+          [s, &c, &t, i] { s->set(&t.last_page_len, i, c.cache.page_size + 1); });
+    w.add("a page id too few", "len.total",
+          [&t] { t.kv_indices = t.kv_indices.first(static_cast<size_t>(t.kv_indptr.back()) - 1); });
     break;
   }
 }
@@ -203,6 +216,16 @@ template <class Store>
 void add_slot_twice(Ways& w, Spoils* s, Store& c) {
   add_twice(w, s, "two tokens of one slot", "slot.duplicate", &c.out_cache_loc,
             [&](int64_t t) { return !c.drops(c.out_cache_loc[static_cast<size_t>(t)]); });
+}
+void add_own(Ways& w, Spoils* s, StoreKv& c) { add_slot_twice(w, s, c); }
+void add_own(Ways& w, Spoils* s, CopyKv& c) {
+  w.add("pages of another size", "input.shape", [&c] { c.source.page_size *= 2; });
+  w.add("the whole pool, and a list", "input.shape", [s, &c] {
+    c.whole_pool = true;
+    c.source_pages = c.target_pages = s->numbers.emplace_back(1, 0);
+  });
+  add_twice(w, s, "two pages to one", "slot.duplicate", &c.target_pages,
+            [](int64_t) { return true; });
 }
 void add_own(Ways& w, Spoils* s, PackLatents& c) { add_slot_twice(w, s, c); }
 void add_own(Ways& w, Spoils* s, StoreIndexKeys& c) { add_slot_twice(w, s, c); }
@@ -310,5 +333,6 @@ std::vector<Breakage> breakages(MergeCall* call, Spoils* s) { return all_ways(ca
 std::vector<Breakage> breakages(StateCall* call, Spoils* s) { return all_ways(call, s); }
 std::vector<Breakage> breakages(GateCall* call, Spoils* s) { return all_ways(call, s); }
 std::vector<Breakage> breakages(SparseCall* call, Spoils* s) { return all_ways(call, s); }
+std::vector<Breakage> breakages(CacheCall* call, Spoils* s) { return all_ways(call, s); }
 
 }  // namespace shadowgraph

@@ -46,6 +46,7 @@ std::vector<Breakage> breakages(MergeCall* call, Spoils* spoils);
 std::vector<Breakage> breakages(StateCall* call, Spoils* spoils);
 std::vector<Breakage> breakages(GateCall* call, Spoils* spoils);
 std::vector<Breakage> breakages(SparseCall* call, Spoils* spoils);
+std::vector<Breakage> breakages(CacheCall* call, Spoils* spoils);
 
 /// What is wrong with how the call of a scene that is laid is refused, once it is broken in that
 /// way.

@@ -1,6 +1,9 @@
 #include "fuzz/call/row_pieces.h"
 
+#include <algorithm>
+
 #include "core/laws.h"
+#include "fuzz/call/far_memory.h"
 
 namespace shadowgraph {
 namespace {
@@ -27,7 +30,44 @@ std::vector<std::vector<RowPiece>> cut_rows(const std::vector<RowPiece>& rows, c
   return calls;
 }
 
+/// Elements of one row of the call's pool: a page, a state; 0: it has none.
+int64_t pool_row(const AttentionCase& x) {
+  return x.kernel == CaseKernel::kPrefillRagged
+             ? 0
+             : int64_t{x.page_size} * x.num_kv_heads * std::max(x.head_dim_qk, x.head_dim_vo);
+}
+int64_t pool_row(const MergeCase&) { return 0; }
+int64_t pool_row(const RecurrentCase& x) {
+  using Call = RecurrentCase::Call;
+  if (x.call == Call::kGate) return 0;
+  return x.call == Call::kConv1d ? int64_t{x.dim} * (x.width - 1)
+                                 : int64_t{x.num_v_heads} * x.head_dim_k * x.head_dim_v;
+}
+int64_t pool_row(const SparseCase& x) {
+  using Call = SparseCase::Call;
+  switch (x.call) {
+    case Call::kAttention:
+    case Call::kPack: return x.head_dim;  // of a layout with pages more
+    case Call::kStoreKeys:
+    case Call::kGatherKeys:
+    case Call::kLogits: return kIndexPageBytes;
+    default: return 0;  // the compressor's oracle has a copy of all states
+  }
+}
+
 }  // namespace
+
+bool can_be_far(const Case& x) {
+  constexpr int64_t kMostRows = int64_t{1} << 30;
+  const int64_t row = std::visit([](const auto& call) { return pool_row(call); }, x.call);
+  return row > 0 && far_rows(row) <= kMostRows;
+}
+
+void arrange_as(const Case& x, RowArrangement* how) {
+  how->seed = x.seed;
+  how->options.num_threads = 1 + x.more_threads;
+  how->far = x.far && can_be_far(x) && far_memory_is_free();
+}
 
 std::string RowArrangement::describe_rows() const {
   size_t pieces = 0;
@@ -36,6 +76,7 @@ std::string RowArrangement::describe_rows() const {
                   std::to_string(idle_rows) + " idle rows, " + std::to_string(options.num_threads) +
                   " threads";
   if (!options.isa.empty()) s += ", " + std::string(options.isa);
+  if (far) s += ", far pools";
   return s;
 }
 

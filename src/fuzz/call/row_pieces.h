@@ -30,10 +30,16 @@ struct RowArrangement {
   uint64_t seed = 0;                         // slots, places, gaps, orders of axes
   CallOptions options;
   DeviceCalls* device = nullptr;  // runs the calls; null: the CPU does
+  bool far = false;               // the pools lie behind kFarElements
 
   /// "2 calls of 5 rows, 1 idle rows, 1 threads, avx2".
   std::string describe_rows() const;
 };
+
+/// Does the call have a pool whose rows can be numbered from kFarElements on?
+bool can_be_far(const Case& x);
+/// Threads and far pools, as the Case says; seed.
+void arrange_as(const Case& x, RowArrangement* how);
 
 /// At multiples of how many tokens a row may be cut; 0: it may not be.
 using CutStep = std::function<int32_t(const RowPiece&)>;

@@ -53,15 +53,21 @@ void fill_values(const Case& c, LogicalTensor& t, float peak, Rng& rng) {
 
 // ---- attention
 
-/// Exact: q is 0, or selects by the last element; a latent's last element is kHotKey or 0.
+/// Exact: q is 0, or selects by the last element; a latent's last element is kHotKey or 0. Shifted:
+/// it is kHotKey in all, and logits are above 0 beside a sink.
 void make_attention(const Case& c, SparseData& d, Rng& rng) {
   const auto& x = std::get<SparseCase>(c.call);
-  const bool selector = c.data == CaseData::kSelector;
-  d.sm_scale = selector ? 0.25F : 0.0721F;
+  const bool selector = c.data == CaseData::kSelector, shifted = is_shifted(c.data);
+  d.sm_scale = selector || shifted ? 0.25F : 0.0721F;
   d.x = LogicalTensor(x.dtype, std::ssize(x.rows), x.heads, x.head_dim);
   if (is_exact(c.data)) {
     const float select = x.dtype == DType::kE4M3 ? kLargestCode : 8192;
-    fill(d.x, [&](int64_t i) { return selector && i % x.head_dim == x.head_dim - 1 ? select : 0; });
+    fill(d.x, [&](int64_t i) {
+      if (i % x.head_dim != x.head_dim - 1) return 0.F;
+      if (!shifted) return selector ? select : 0.F;
+      const float far = far_factor(c.data, x.dtype, std::ilogb(kHotKey * d.sm_scale), rng);
+      return x.sinks ? std::abs(far) : far;
+    });
   } else {
     fill_random(d.x, c.data == CaseData::kPeaked ? 8 : 1, rng);
   }
@@ -71,7 +77,7 @@ void make_attention(const Case& c, SparseData& d, Rng& rng) {
     fill_values(c, latents, 1, rng);
     d.hot[list].assign(static_cast<size_t>(keys), 0);
     for (int64_t key = 0; key < keys && is_exact(c.data); ++key) {
-      const bool hot = selector && rng.below(4) == 0;
+      const bool hot = shifted || (selector && rng.below(4) == 0);
       d.hot[list][static_cast<size_t>(key)] = hot ? 1 : 0;
       set(latents, (key + 1) * x.head_dim - 1, hot ? kHotKey : 0);
     }
@@ -169,13 +175,24 @@ void make_lists(const SparseCase& x, SparseData& d, Rng& rng) {
 
 // ---- the compressor
 
-/// What a channel's scores are added to, so that all are equal (kUniform), or one of a block's is
-/// far above the rest: of token `slot` of its block, as a member of half `half`.
+/// What a channel's scores are added to, so that all are equal (0, or shifted a number of the
+/// channel), or one of a block's is far above the rest: of token `slot` of its block, as a member
+/// of half `half`.
 float exact_score(const Case& c, float ape, int64_t block, int64_t half, int64_t channel,
                   int64_t slot) {
-  if (c.data == CaseData::kUniform) return -ape;
+  if (is_shifted(c.data)) {
+    Rng rng = Rng::stream(c.seed, static_cast<uint64_t>(channel));
+    return far_factor(c.data, std::get<SparseCase>(c.call).dtype, 0, rng);
+  }
+  if (c.data != CaseData::kSelector) return -ape;
   const int64_t hot = (7 * block + 3 * half + channel) % std::get<SparseCase>(c.call).ratio;
   return slot == hot ? -ape : -16384;
+}
+
+/// Beside shifted scores it would be lost.
+float any_ape(const Case& c, Rng& rng) {
+  if (is_shifted(c.data)) return 0;
+  return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit();
 }
 
 float ape_of(const SparseData& d, int64_t row, int64_t i) {
@@ -187,8 +204,7 @@ void make_stream(const Case& c, SparseData& d, Rng& rng) {
   const CompressShape shape = x.shape();
   const int64_t dim = x.head_dim;
   d.ape = LogicalTensor(DType::kF32, shape.window(), 1, dim);
-  fill(d.ape,
-       [&](int64_t) { return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit(); });
+  fill(d.ape, [&](int64_t) { return any_ape(c, rng); });
   d.first_in_stream = {0};
   for (const SparseCase::Row& r : x.rows) {
     const int64_t block = r.first / x.ratio - (shape.overlaps() ? 1 : 0);
@@ -252,7 +268,7 @@ void make_exact_windows(const Case& c, SparseData& d, Rng& rng) {
         const float ape = ape_of(d, slot, at);
         const float score = exact_score(c, ape, block, half, channel, slot);
         // Two members each balance: of the window, or of the halves' hot ones.
-        const bool uniform = c.data == CaseData::kUniform, hot = score == -ape;
+        const bool uniform = c.data != CaseData::kSelector, hot = score == -ape;
         if (uniform) off = i % 2 != 0 ? -off : exact_integer(rng, 7);
         if (!uniform && hot && shape.overlaps()) off = half != 0 ? -off : exact_integer(rng, 7);
         if (uniform || hot) set(d.x, row + at, sign + off);
@@ -266,8 +282,7 @@ void make_windows(const Case& c, SparseData& d, Rng& rng) {
   const auto& x = std::get<SparseCase>(c.call);
   const CompressShape shape = x.shape();
   d.ape = LogicalTensor(DType::kF32, x.ratio, 1, shape.halves() * x.head_dim);
-  fill(d.ape,
-       [&](int64_t) { return is_exact(c.data) ? exact_integer(rng, 5) : rng.signed_unit(); });
+  fill(d.ape, [&](int64_t) { return any_ape(c, rng); });
   d.x = LogicalTensor(x.dtype, std::ssize(x.rows), shape.window(), shape.channels() * x.head_dim);
   if (is_exact(c.data)) return make_exact_windows(c, d, rng);
   fill_random(d.x, c.data == CaseData::kPeaked ? 8 : 2, rng);

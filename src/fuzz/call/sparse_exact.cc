@@ -25,7 +25,7 @@ struct Key {
 class ExactToken {
  public:
   ExactToken(const Case& x, const SparseAttention& call, int64_t token)
-      : call_(call), selector_(x.data == CaseData::kSelector) {
+      : call_(call), far_(x.data == CaseData::kSelector || is_shifted(x.data)) {
     for (const ChosenKeys* list : {&call.keys, &call.extra}) {
       if (!list->defined()) continue;
       for (const int32_t slot : list->of(token))
@@ -62,10 +62,12 @@ class ExactToken {
 
   /// Which slot was read or left out, or nothing.
   std::string name_source(const std::byte* got) const {
+    constexpr int64_t kTried = 8192;  // the last slots: of a far pool all that there are
     for (int64_t k = 0; k < std::ssize(keys_); ++k)
       if (explains(got, k)) return ", as if it did not see " + name(keys_[static_cast<size_t>(k)]);
     for (const ChosenKeys* list : {&call_.keys, &call_.extra}) {
-      for (int64_t slot = 0; list->defined() && slot < list->pool.slots(); ++slot) {
+      const int64_t slots = list->defined() ? list->pool.slots() : 0;
+      for (int64_t slot = std::max<int64_t>(0, slots - kTried); slot < slots; ++slot) {
         const Key key = key_of(*list, slot);
         if (explains(got, -1, &key)) return ", as if it saw " + name(key) + ", too";
         for (int64_t k = 0; k < std::ssize(keys_) && std::ssize(keys_) <= kFew; ++k)
@@ -89,11 +91,11 @@ class ExactToken {
     bool hot = more != nullptr && more->hot();
     for (int64_t k = 0; k < std::ssize(keys_); ++k)
       hot |= k != left_out && keys_[static_cast<size_t>(k)].hot();
-    return selector_ && hot;
+    return far_ && hot;
   }
 
   const SparseAttention& call_;
-  const bool selector_;
+  const bool far_;  // hot keys' logits are far above 0, and all keys' alike
   std::vector<Key> keys_;
 };
 

@@ -30,27 +30,30 @@ double as_stored(double x, DType t) {
 /// call.
 class Judge {
  public:
-  Judge(const Case& x, const SparseScene& scene)
-      : exact_(is_exact(x.data)),
-        law_(exact_ ? LawId("num.exact") : LawId("num.bound")),
-        x_(x),
-        scene_(scene) {}
+  /// exact: the Case, if its data is.
+  Judge(const Case* exact, const SparseCall& call, const SparseCall& truth,
+        const JudgeOptions& attention)
+      : exact_(exact),
+        law_(exact != nullptr ? LawId("num.exact") : LawId("num.bound")),
+        call_(call),
+        truth_(truth),
+        attention_(attention) {}
   Status run() {
-    std::visit([this](const auto& call) { judge_call(call); }, scene_.call());
+    std::visit([this](const auto& call) { judge_call(call); }, call_);
     return std::move(status_);
   }
 
  private:
   template <class Call>
   Call truth() const {
-    return std::get<Call>(scene_.truth());
+    return std::get<Call>(truth_);
   }
   /// A row of a block of channels against the oracle's; bound: before the last rounding.
   void take_row(ArrayJudge* j, const ConstTensorView& out, int64_t row, const Eigen::ArrayXd& right,
                 const Eigen::ArrayXd& bound) const {
     for (int64_t c = 0; c < right.size(); ++c) {
       const double got = element(out, row * right.size() + c);
-      if (exact_) {
+      if (exact_ != nullptr) {
         j->take(row, c, got, as_stored(right[c], out.dtype), 0);
       } else {
         j->take(row, c, got, right[c], with_rounding(right[c], bound[c], out.dtype));
@@ -60,9 +63,8 @@ class Judge {
 
   void judge_call(const SparseAttention& call) {
     const Result result{call.out, call.lse.tensor, LseBase::kNatural, call.options.lse_sink};
-    status_.add(
-        judge(AnyCall(call), result, *find_arithmetic("ours_sparse"), {.bounded = true}).findings);
-    if (exact_) status_.add(check_exact_attention(x_, call));
+    status_.add(judge(AnyCall(call), result, *find_arithmetic("ours_sparse"), attention_).findings);
+    if (exact_ != nullptr) status_.add(check_exact_attention(*exact_, call));
   }
 
   void judge_call(const PackLatents& call) {
@@ -75,7 +77,7 @@ class Judge {
       if (call.drops(slot) || call.pool.layout != LatentLayout::kV4) continue;
       values.take(t, kV4Scales - 1, latent_scale(call.pool, slot, kV4Scales - 1), 0, 0);
     }
-    for (int64_t t = 0; t < std::ssize(call.out_cache_loc) && exact_; ++t) {
+    for (int64_t t = 0; t < std::ssize(call.out_cache_loc) && exact_ != nullptr; ++t) {
       const int64_t slot = call.out_cache_loc[static_cast<size_t>(t)];
       if (call.drops(slot)) continue;
       const std::vector<double> latent = latent_of(call.pool, slot);
@@ -90,7 +92,7 @@ class Judge {
     ArrayJudge scale(law_, "scale"), y(law_, "y");
     compare_blocks(call, call.y, call.scale, 0x1p-24, &scale, &y);
     // Quantising integers times 2^k, the largest of them 448 of these, loses nothing.
-    for (int64_t i = 0; i < call.x.numel() && exact_; ++i)
+    for (int64_t i = 0; i < call.x.numel() && exact_ != nullptr; ++i)
       y.take(i / call.x.shape[1], i % call.x.shape[1],
              element(call.y, i) * element(call.scale, i / kIndexDim), element(call.x, i), 0);
     scale.add_to(&status_), y.add_to(&status_);
@@ -140,7 +142,7 @@ class Judge {
         const IndexScore score = index_score(call, t, s);
         const double bound = score_bound(score, call.q.shape[1], {});
         seen.take(t, s, got, score.score,
-                  exact_ ? 0 : with_rounding(score.score, bound, DType::kF32));
+                  exact_ != nullptr ? 0 : with_rounding(score.score, bound, DType::kF32));
       }
     }
     seen.add_to(&status_), unseen.add_to(&status_);
@@ -232,15 +234,23 @@ class Judge {
     out.add_to(&status_);
   }
 
-  const bool exact_;
+  const Case* const exact_;
   const LawId law_;
-  const Case& x_;
-  const SparseScene& scene_;
+  const SparseCall& call_;
+  const SparseCall truth_;
+  const JudgeOptions attention_;
   Status status_;
 };
 
 }  // namespace
 
-Status judge_sparse(const Case& x, const SparseScene& scene) { return Judge(x, scene).run(); }
+Status judge_sparse(const Case& x, const SparseScene& scene) {
+  return Judge(is_exact(x.data) ? &x : nullptr, scene.call(), scene.truth(), {.bounded = true})
+      .run();
+}
+
+Status judge_taken(const SparseCall& call, const SparseCall& truth) {
+  return Judge(nullptr, call, truth, {.any_for_nan = true}).run();
+}
 
 }  // namespace shadowgraph

@@ -22,6 +22,7 @@ SparseArrangement vary_sparse(const Case& x, const RunOptions& options, Rng& rng
   if (std::get<SparseCase>(x.call).call == SparseCase::Call::kCompress)
     step = [](const RowPiece& row) { return row.end < 2 ? 0 : 1; };
   vary_rows(step, rng, &a);
+  a.far = false;
   for (bool& ragged : a.ragged) ragged = rng.below(2) == 0;
   for (int32_t& size : a.page_size) size = 1 + static_cast<int32_t>(rng.below(17));
   a.holes = rng.below(3) != 0, a.with_lse = rng.below(8) != 0;

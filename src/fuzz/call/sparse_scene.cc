@@ -1,5 +1,6 @@
 #include "fuzz/call/sparse_scene.h"
 
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -15,8 +16,7 @@ SparseArrangement SparseArrangement::of(const Case& x) {
     const bool tokens = s.call == SparseCase::Call::kCompress;
     a.calls[0].push_back({static_cast<int64_t>(r), 0, tokens ? s.rows[r].count : 1});
   }
-  a.seed = x.seed;
-  a.options.num_threads = 1;
+  arrange_as(x, &a);
   a.options.lse_sink = s.lse_sink;
   return a;
 }
@@ -62,9 +62,18 @@ void SparseScene::lay_rows(const TensorView& to, const LogicalTensor& from) cons
   }
 }
 
-std::vector<int64_t> SparseScene::shuffled(int64_t places) {
+TensorView SparseScene::add_pool(CallMemory* memory, const char* field, DType type,
+                                 std::vector<int64_t>&& shape) {
+  if (!how_.far) return memory->add(field, type, shape, rng_);
+  const int64_t before =
+      rows_before(std::accumulate(shape.begin() + 1, shape.end(), int64_t{1}, std::multiplies()));
+  shape[0] += before;
+  return memory->add_far(field, type, shape, before);
+}
+
+std::vector<int64_t> SparseScene::shuffled(int64_t places, int64_t first) {
   std::vector<int64_t> list(static_cast<size_t>(places));
-  std::iota(list.begin(), list.end(), int64_t{0});
+  std::iota(list.begin(), list.end(), first);
   shuffle(list, rng_);
   return list;
 }
@@ -99,6 +108,7 @@ void SparseScene::lay(size_t index) {
      ...);
   };
   make(std::make_index_sequence<std::variant_size_v<SparseCall>>());
+  guard_lists(rng_);
   if (how_.poison_unread) {
     const Footprint spans = footprint_of(call_);
     memory_.poison_unread(spans);

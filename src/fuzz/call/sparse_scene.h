@@ -66,7 +66,13 @@ class SparseScene : public LaidCall<SparseCall> {
                      std::initializer_list<int64_t> shape);
   /// Rows of the case to their places in the call; nobody's stay poison.
   void lay_rows(const TensorView& to, const LogicalTensor& from) const;
-  std::vector<int64_t> shuffled(int64_t places);
+  /// Numbers from `first` on, in any order.
+  std::vector<int64_t> shuffled(int64_t places, int64_t first = 0);
+  /// Rows of so many elements before the first of a pool that is far.
+  int64_t rows_before(int64_t elements) const { return how_.far ? far_rows(elements) : 0; }
+  /// A pool of rows; dense behind others where it is far.
+  TensorView add_pool(CallMemory* memory, const char* field, DType type,
+                      std::vector<int64_t>&& shape);
   /// All of it is written, and each of its rows is what is left of the piece. beside: where a
   /// variant may have none of it.
   void leave_rows(const TensorView& out, bool beside = false);
@@ -76,6 +82,7 @@ class SparseScene : public LaidCall<SparseCall> {
   void lay_call(SparseAttention* call);
   void lay_call(PackLatents* call);
   WritableLatentPool make_pool(const char* field, int list, CallMemory* memory, int64_t slots);
+  int64_t slots_before(const WritableLatentPool& pool) const;
   void lay_keys(const char* field, int list, ChosenKeys* keys);
   void lay_list(const std::vector<int64_t>& slots, int list, ChosenKeys* keys);
 

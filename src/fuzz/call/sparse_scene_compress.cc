@@ -85,7 +85,6 @@ void SparseScene::lay_call(Compress* call) {
               at_place(kv_score, list.indptr[i] + j - p.begin));
     }
   }
-  trim(list.indptr, seq_lens_, pages_, extra_);
   call->kv_score = kv_score, call->cu_seqlens_q = list.indptr, call->seq_lens = seq_lens_;
   call->indices = pages_, call->extra = extra_, call->state = stored_;
   call->first_page = x_.padding_page ? 1 : 0;

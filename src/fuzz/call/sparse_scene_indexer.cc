@@ -43,10 +43,10 @@ void SparseScene::lay_call(ActQuant* call) {
 void SparseScene::add_index_pages() {
   const int64_t first = x_.padding_page ? kIndexPageTokens : 0, rows = std::ssize(x_.rows);
   const int64_t pages = pages_of(first + rows) + rng_.below(2);
-  stored_ = stored_memory_.add("pages", DType::kU8, {pages, kIndexPageBytes}, rng_);
-  slots_ = shuffled(pages * kIndexPageTokens - first);
+  stored_ = add_pool(&stored_memory_, "pages", DType::kU8, {pages, kIndexPageBytes});
+  slots_ = shuffled(pages * kIndexPageTokens - first,
+                    rows_before(kIndexPageBytes) * kIndexPageTokens + first);
   slots_.resize(static_cast<size_t>(rows));
-  for (int64_t& slot : slots_) slot += first;
 }
 
 void SparseScene::lay_call(StoreIndexKeys* call) {
@@ -68,7 +68,6 @@ void SparseScene::lay_call(StoreIndexKeys* call) {
     }
     left_.push_back(left);
   }
-  trim(out_cache_loc_);
   call->k = k, call->k_scale = scale, call->out_cache_loc = out_cache_loc_;
   call->pages = stored_, call->first_slot = x_.padding_page ? kIndexPageTokens : 0;
 }
@@ -77,8 +76,9 @@ TensorView SparseScene::lay_index_pages(const std::vector<int64_t>& first,
                                         std::vector<int64_t>* pages) {
   int64_t all = 0;
   for (size_t r = 0; r + 1 < first.size(); ++r) all += pages_of(first[r + 1] - first[r]);
-  const TensorView pool = add("pages", DType::kU8, {all + rng_.below(3), kIndexPageBytes});
-  *pages = shuffled(pool.shape[0]);
+  const int64_t count = all + rng_.below(3);
+  const TensorView pool = add_pool(&memory_, "pages", DType::kU8, {count, kIndexPageBytes});
+  *pages = shuffled(count, rows_before(kIndexPageBytes));
   size_t next = 0;
   for (size_t r = 0; r + 1 < first.size(); ++r) {
     for (int64_t key = first[r]; key < first[r + 1]; ++key) {
@@ -114,7 +114,6 @@ void SparseScene::lay_call(GatherIndexKeys* call) {
                 static_cast<int32_t>(
                     pages[static_cast<size_t>(first_page[static_cast<size_t>(p.row)] + page)]));
   }
-  trim(list.indptr);
   call->page_table = table, call->cu_seqlens_k = list.indptr;
   // What lies behind the keys stays.
   const int64_t room = list.indptr.back() + rng_.below(3);
@@ -167,7 +166,6 @@ void SparseScene::lay_paged_keys(IndexerLogits* call) {
     const auto place = std::ranges::find(requests, std::max<int64_t>(row, 0) % x_.requests);
     rows_.push_back(static_cast<int32_t>(place - requests.begin()));
   }
-  trim(rows_);
   call->rows = rows_;
 }
 
@@ -199,7 +197,6 @@ void SparseScene::lay_call(IndexerLogits* call) {
     from_zero &= first == 0;
   }
   if (from_zero && rng_.below(2) != 0) ks_.clear();
-  trim(ks_, ke_);
   call->ks = ks_, call->ke = ke_;
   how_.paged ? lay_paged_keys(call) : lay_packed_keys(call);
   call->logits = add("logits", DType::kF32, {tokens, widest + rng_.below(70)});
@@ -235,7 +232,6 @@ void SparseScene::lay_call(SelectIndices* call) {
       std::memcpy(logits.at(t, ks_[static_cast<size_t>(t)]), data_.scores.row(first, 0), size);
   }
   if (from_zero && rng_.below(2) != 0) ks_.clear();
-  trim(ks_, ke_);
   call->logits = logits, call->ks = ks_, call->ke = ke_;
   call->indices = add("indices", DType::kI32, {tokens, x_.topk});
   leave_rows(call->indices);
@@ -264,7 +260,6 @@ void SparseScene::lay_call(TransformIndices* call) {
     const auto place = std::ranges::find(requests, request) - requests.begin();
     if (how_.row_list) rows_.push_back(static_cast<int32_t>(place));
   }
-  trim(rows_, offsets_);
   call->out = add("out", DType::kI32, {tokens, x_.topk});
   leave_rows(call->out);
   if (!x_.by_table) {
@@ -289,7 +284,6 @@ void SparseScene::lay_call(CompactIndices* call) {
   list.indptr = {0};
   for (const RowPiece& p : pieces_)
     list.indptr.push_back(list.indptr.back() + (p.row < 0 ? 0 : row_of(p).count));
-  trim(list.indptr);
   const TensorView entries =
       add("kv_indices", DType::kI32, {list.indptr.back() + static_cast<int64_t>(rng_.below(4))});
   call->indices = indices, call->kv_indptr = list.indptr;

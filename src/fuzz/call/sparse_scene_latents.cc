@@ -17,16 +17,20 @@ WritableLatentPool SparseScene::make_pool(const char* field, int list, CallMemor
                         : layout == LatentLayout::kDsa ? kDsaBytes
                                                        : v4_page_bytes(page_size);
   const DType type = layout == LatentLayout::kRows ? x_.rows_dtype : DType::kU8;
-  return {memory->add(field, type, {(slots + page_size - 1) / page_size, width}, rng_), layout,
+  return {add_pool(memory, field, type, {(slots + page_size - 1) / page_size, width}), layout,
           page_size};
+}
+
+int64_t SparseScene::slots_before(const WritableLatentPool& pool) const {
+  return rows_before(pool.data.shape[1]) * pool.page_size;
 }
 
 void SparseScene::add_pack_pool() {
   first_slot_ = !x_.padding_page ? 0 : x_.layout == LatentLayout::kV4 ? how_.page_size[0] : 4;
   pool_ = make_pool("pool", 0, &stored_memory_, first_slot_ + std::ssize(x_.rows) + rng_.below(9));
-  slots_ = shuffled(pool_.slots() - first_slot_);
+  const int64_t before = slots_before(pool_) + first_slot_;
+  slots_ = shuffled(pool_.slots() - before, before);
   slots_.resize(x_.rows.size());
-  for (int64_t& slot : slots_) slot += first_slot_;
 }
 
 void SparseScene::lay_call(PackLatents* call) {
@@ -36,7 +40,6 @@ void SparseScene::lay_call(PackLatents* call) {
     const auto none = static_cast<int64_t>(rng_.below(x_.padding_page ? 3 : 2)) - 2;
     out_cache_loc_.push_back(drops(p) ? none : slots_[static_cast<size_t>(p.row)]);
   }
-  trim(out_cache_loc_);
   const auto tokens = static_cast<int64_t>(count());
   const TensorView latents = add("latents", x_.dtype, {tokens, x_.head_dim});
   lay_rows(latents, data_.x);
@@ -83,7 +86,7 @@ void SparseScene::lay_keys(const char* field, int list, ChosenKeys* keys) {
   const auto l = static_cast<size_t>(list);
   const int64_t named = data_.first[l].back(), all = named + SparseData::kForeign;
   WritableLatentPool pool = make_pool(field, list, &memory_, all + rng_.below(14));
-  std::vector<int64_t> slots = shuffled(pool.slots());
+  std::vector<int64_t> slots = shuffled(pool.slots() - slots_before(pool), slots_before(pool));
   const LogicalTensor& latents = data_.latents[l];
   if (pool.layout == LatentLayout::kRows) {
     for (int64_t key = 0; key < all; ++key)
@@ -128,7 +131,6 @@ void SparseScene::lay_list(const std::vector<int64_t>& slots, int list, ChosenKe
     made.indices.insert(made.indices.end(), row.begin(), row.end());
     made.indptr.push_back(static_cast<int32_t>(made.indices.size()));
   }
-  trim(made.indices, made.lengths, made.indptr);
   keys->indices = made.indices;
   if (how_.ragged[l]) {
     keys->indptr = made.indptr;

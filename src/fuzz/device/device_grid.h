@@ -16,6 +16,12 @@ struct DeviceGridResult {
   Status findings;  // by number; reproduce: the command that runs its program alone
   DeviceCoverage coverage;
   LawCounts laws;
+
+  /// Programs and counts; findings are told by number.
+  void add(const DeviceGridResult& part) {
+    programs += part.programs;
+    coverage.add(part.coverage), laws.add(part.laws);
+  }
 };
 
 /// Those of SmallPrograms(max_calls) that are in the range. Stops after max_findings findings.

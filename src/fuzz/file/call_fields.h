@@ -179,6 +179,7 @@ void visit_attention(V& v, AttentionCase& x, LseBase& base) {
   v("table", x.table);
   v("through_store_kv", x.through_store_kv);
   v.optional("terms", x.terms);
+  v.optional("nan", x.nan);
 }
 
 /// In files a merge has the members of attention: its rows are q_len, its states kv_len of a
@@ -204,6 +205,8 @@ void visit_fields(V& v, Case& x) {
   if (kernel != x.kernel()) x.set_kernel(kernel);
   v("data", x.data);
   v("seed", x.seed);
+  v.optional("more_threads", x.more_threads);
+  v.optional("far", x.far);
   if (auto* linear = std::get_if<RecurrentCase>(&x.call)) return v("linear", *linear);
   if (auto* sparse = std::get_if<SparseCase>(&x.call)) return v("sparse", *sparse);
   if (auto* merge = std::get_if<MergeCase>(&x.call)) return visit_merge(v, *merge);

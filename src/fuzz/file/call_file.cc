@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/shrink.h"
 #include "fuzz/call/generate.h"
 #include "fuzz/file/call_fields.h"
 #include "shadowgraph/version.h"
@@ -24,6 +23,7 @@ class CallCheck : CaseRanges {
   CallCheck(const Case& x, const std::string& file) : CaseRanges(file), x_(x) {}
 
   Status run() {
+    in("more_threads", 0, x_.more_threads, 15);
     std::visit([this](const auto& call) { check(call); }, x_.call);
     return take();
   }
@@ -62,6 +62,8 @@ class CallCheck : CaseRanges {
       in("num_qo_heads % num_kv_heads", 0, a.num_qo_heads % a.num_kv_heads, 0);
       in("elements", 0, keys * a.num_qo_heads * (a.head_dim_qk + a.head_dim_vo), kMostElements);
     }
+    if (a.nan && (is_exact(x_.data) || a.kv_dtype == DType::kI8))
+      fail("nan", "of random data, and not of i8", 1);
     check_cache(a);
     check_terms(a);
   }
@@ -137,7 +139,7 @@ class CallCheck : CaseRanges {
 
   void check(const SparseCase& s) {
     using Call = SparseCase::Call;
-    in("rows", 1, std::ssize(s.rows), 64);
+    in("rows", 1, std::ssize(s.rows), 256);
     listed("", s);
     const bool attention = s.call == Call::kAttention, packs = attention || s.call == Call::kPack;
     in("head_dim_v", 1, s.head_dim_v, packs ? s.head_dim : 1024);
@@ -236,24 +238,26 @@ Status parse_call(std::string_view text, const std::string& path, CallCase* out)
 }
 
 CaseFailure shrink_case(std::span<const uint32_t> made, const RunOptions& options,
-                        std::string_view law, int64_t most_tries) {
-  int64_t tries = 0;
-  const auto fails = [&](std::span<const uint32_t> list) -> std::optional<ChoiceSequence> {
-    ++tries;
+                        std::string_view law, const ShrinkBudget& budget) {
+  const auto fails = [&](std::span<const uint32_t> list) -> std::optional<MadeCase> {
     Choices choices(list);
     const Status found = check_case(generate(choices), options);
     for (const Finding& f : found.findings())
-      if (f.id == law) return choices.made();
+      if (f.id == law) return MadeCase{choices.made()};
     return std::nullopt;
   };
   CaseFailure failure;
-  failure.choices =
-      shrink({made.begin(), made.end()}, fails, [&] { return tries >= most_tries; }).choices;
+  ShrinkResult small = shrink({made.begin(), made.end()}, fails, budget);
+  failure.choices = std::move(small.choices);
   Choices choices(failure.choices);
   const Case x = generate(choices);
-  failure.findings = check_case(x, options);
+  RunOptions last = options;
+  last.diagnose = true;
+  failure.findings = check_case(x, last);
+  Choices whole(made);
+  keep_diagnosis(check_case(generate(whole), last), &failure.findings);
   for (Finding& f : failure.findings.findings()) {
-    f.case_id = x.to_string();
+    f.case_id = x.to_string() + small.ended;
     f.reproduce = "shadowgraph fuzz --backend kernels --choices " + to_text(failure.choices) +
                   options.flags();
   }

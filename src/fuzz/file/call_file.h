@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/shrink.h"
 #include "fuzz/call/ladder.h"
 
 namespace shadowgraph {
@@ -34,7 +35,7 @@ struct CaseFailure {
   Status findings;
 };
 CaseFailure shrink_case(std::span<const uint32_t> made, const RunOptions& options,
-                        std::string_view law, int64_t most_tries = 400);
+                        std::string_view law, const ShrinkBudget& budget);
 /// The case of a list of choices, as a file; with what is found.
 CallCase call_of(std::span<const uint32_t> choices, const RunOptions& options);
 

@@ -131,7 +131,10 @@ void visit_fields(V& v, RunnerOptions& o) {
   v("pool_width", o.pool_width, 0, 8192);
   v("buckets", o.buckets);
   v("plans_ahead", o.plans_ahead);
+  v("own_streams", o.own_streams);
+  v("wide_pools", o.wide_pools);
   v("device_seed", o.device.seed);
+  v("proves_footprints", o.device.proves_footprints);
 }
 
 template <class V>

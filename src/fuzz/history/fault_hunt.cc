@@ -20,7 +20,7 @@ Status run_clean(std::span<const uint32_t> made, const HistoryOptions& options) 
 }
 
 HistoryOptions histories_of(const Planted& planted, const HuntOptions& options,
-                            int64_t shrink_tries) {
+                            const ShrinkBudget& shrink) {
   HistoryOptions histories;
   histories.backends = options.backends;
   for (const Backend* backend : options.backends)
@@ -28,7 +28,7 @@ HistoryOptions histories_of(const Planted& planted, const HuntOptions& options,
   if (options.backends.empty())
     histories.backends.assign(all_backends().begin(), all_backends().end());
   histories.tap = planted.tap();
-  histories.shrink_tries = shrink_tries;
+  histories.shrink = shrink;
   for (const Fault* fault : planted.faults()) {
     histories.flags += " --plant " + std::string(fault->id);
     histories.refs.emplace_back(fault->id);
@@ -43,7 +43,7 @@ FuzzOptions fuzz_of(const Planted& planted, const HuntOptions& options, size_t m
   fuzz.threads = options.threads;
   fuzz.max_findings = max_findings;
   fuzz.kernels = false;
-  fuzz.histories = histories_of(planted, options, 0);
+  fuzz.histories = histories_of(planted, options, {.tries = 0});
   return fuzz;
 }
 
@@ -117,7 +117,7 @@ FaultHunt hunt_fault(const Planted& planted, const HuntOptions& options,
   hunt.cases = result.first->cases, hunt.seconds = result.first->seconds;
   hunt.laws = result.first->laws;
   HistoryFailure small = shrink_failure(
-      result.first->choices, histories_of(planted, options, options.shrink_tries), hunt.laws[0]);
+      result.first->choices, histories_of(planted, options, options.shrink), hunt.laws[0]);
   hunt.findings = std::move(small.findings), hunt.requests = small.requests;
   hunt.choices = std::move(small.choices);
   hunt.clean = run_clean(result.first->choices, fuzz.histories);

@@ -19,7 +19,7 @@ struct HuntOptions {
   uint64_t cases = 0;                         // histories; 0: no limit
   double seconds = 0;                         // 0: no limit; one of the two is set
   int threads = 0;                            // 0: one a core
-  int64_t shrink_tries = 1000;
+  ShrinkBudget shrink = kSameEverywhere;
   // Histories that fail by their outputs, of which a diagnosis is made: with a few dozen chance
   // picks between mistakes that look alike
   int64_t diagnosed = 150;

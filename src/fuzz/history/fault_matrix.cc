@@ -161,19 +161,13 @@ class Pair {
       run_history(i, alike);
     }
     if (stop) pair_.cases = 0;  // it says nothing
-    pair_.verdict = verdict();
+    pair_.verdict = plant_verdict(!pair_.law.empty(), pair_.acted > 0, !changed_.empty());
     return std::move(pair_);
   }
   std::map<std::string, int64_t> traits;  // in how many histories
   std::vector<Traits> acting;             // of those in which it acted
 
  private:
-  PlantVerdict verdict() const {
-    if (!pair_.law.empty()) return PlantVerdict::kFound;
-    if (pair_.acted == 0) return PlantVerdict::kNeverActed;
-    return changed_.empty() ? PlantVerdict::kInert : PlantVerdict::kMissed;
-  }
-
   void run_history(uint64_t number, const std::vector<Traits>& alike) {
     Choices choices = history_choices(options_.seed, number, histories_.backends);
     const History h = generate_history(choices, histories_);

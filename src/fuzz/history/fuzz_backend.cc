@@ -24,7 +24,7 @@ class BackendFuzz {
     histories_.backends = {&backend_};
     histories_.tap = planted.tap();
     histories_.steps = options_.steps;
-    histories_.shrink_tries = options_.shrink_tries;
+    histories_.shrink.tries = options_.shrink_tries;
     histories_.refs = planted.refs();
     const Repetition repetition{.seed = options_.seed,
                                 .shrink_seconds = 0,

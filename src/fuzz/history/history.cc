@@ -1,13 +1,14 @@
 #include "fuzz/history/history.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "backends/fill/rows.h"
 #include "core/laws.h"
-#include "core/shrink.h"
 #include "fuzz/history/effects.h"
 #include "fuzz/history/history_pairs.h"
 #include "fuzz/history/history_words.h"
@@ -35,6 +36,8 @@ std::string History::to_string() const {
   if (runtime.radix) s += " radix";
   if (runtime.prebuilt) s += " prebuilt";
   if (runtime.flight > 0) add("flight", runtime.flight);
+  if (runner.own_streams) s += " own_streams";
+  if (runner.wide_pools) s += " wide_pools";
   if (model.in_graph_tables) s += " in_graph_tables";
   if (model.dcp_size > 1) {
     add("dcp_size", model.dcp_size);
@@ -80,7 +83,7 @@ void choose_items(Choices& c, Step* step) {
 }
 
 void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vector<Step>* steps,
-          HistoryResult* to) {
+          const std::function<bool()>& stop, HistoryResult* to) {
   HistoryResult& result = *to;
   const std::unique_ptr<Tap> tap = make_tap ? make_tap() : nullptr;
   RuntimeConfig runtime = h.runtime;
@@ -96,6 +99,7 @@ void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vect
   Scheduler scheduler(runtime, std::move(parts));
   Contents contents(h.runtime);
   for (int32_t i = 0; i < h.steps && result.findings.ok(); ++i) {
+    if (stop && stop()) break;
     Step step = scheduler.next(choices);
     if (h.items && step.mode == ForwardMode::kExtend) choose_items(choices, &step);
     const PoolState pools = scheduler.state();
@@ -133,16 +137,17 @@ void play(const History& h, Choices& choices, const MakeTap& make_tap, std::vect
     result.failing_requests = static_cast<int64_t>(step.requests.size());
   }
   result.counts = runner.counts();
+  result.parts = scheduler.parts();
   if (tap != nullptr) result.acted = tap->acted();
 }
 
 }  // namespace
 
 HistoryResult run_history(const History& h, Choices& choices, const MakeTap& make_tap,
-                          std::vector<Step>* steps) {
+                          std::vector<Step>* steps, const std::function<bool()>& stop) {
   HistoryResult result;
   try {
-    play(h, choices, make_tap, steps, &result);
+    play(h, choices, make_tap, steps, stop, &result);
   } catch (const std::exception& e) {
     result.findings.add(make_finding("test.exception", at(std::string(h.backend->info().name)),
                                      "a step", e.what()));
@@ -164,51 +169,75 @@ std::string changed_by_plant(std::span<const uint32_t> made, const HistoryOption
 }
 
 std::vector<Explanation> diagnose_history(std::span<const uint32_t> made,
-                                          const HistoryOptions& options) {
+                                          const HistoryOptions& options,
+                                          const std::function<bool()>& stop) {
   for (const bool full_pools : {true, false}) {
     Choices choices(made);
     History h = generate_history(choices, options);
     h.runner.diagnose = true, h.runner.full_pools = full_pools;
-    HistoryResult result = run_history(h, choices, options.tap);
+    HistoryResult result = run_history(h, choices, options.tap, nullptr, stop);
     for (Finding& f : result.findings.findings())
       if (!f.diagnosis.empty()) return std::move(f.diagnosis);
   }
   return {};
 }
 
+namespace {
+
+/// Asks whether it is so many seconds later.
+std::function<bool()> after(double seconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  return [end] { return Clock::now() >= end; };
+}
+
+/// Says of wrong outputs which mistakes would give them. The whole history tells mistakes apart
+/// that give the same in a small one; one that takes too long leaves it to the small one.
+void name_mistakes(std::span<const uint32_t> whole, std::span<const uint32_t> small,
+                   const HistoryOptions& options, Status* status) {
+  constexpr double kShare = 0.25;  // of the time for shrinking
+  const auto is_output = [](const Finding& f) { return f.id.starts_with("num."); };
+  if (std::ranges::none_of(status->findings(), is_output)) return;
+  std::vector<Explanation> named =
+      diagnose_history(whole, options, after(kShare * options.shrink.seconds));
+  if (named.empty()) named = diagnose_history(small, options);
+  for (Finding& f : status->findings())
+    if (is_output(f)) f.diagnosis = named;
+}
+
+}  // namespace
+
 HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptions& options,
                               std::string_view law) {
-  const auto run = [&](Choices& choices) {
-    const History h = generate_history(choices, options);
-    return run_history(h, choices, options.tap);
-  };
+  const auto late = after(options.shrink.seconds);
   const auto has_law = [&](const HistoryResult& r) {
     return std::ranges::any_of(std::as_const(r.findings).findings(),
                                [&](const Finding& f) { return f.id == law; });
   };
-  int64_t tries = 0;
+  std::optional<HistoryResult> smallest;
   const ShrinkResult small = shrink(
       {made.begin(), made.end()},
-      [&](std::span<const uint32_t> choices) {
-        ++tries;
+      [&](std::span<const uint32_t> choices) -> std::optional<MadeCase> {
         Choices again(choices);
-        return has_law(run(again)) ? std::optional(again.made()) : std::nullopt;
+        const History h = generate_history(again, options);
+        HistoryResult result = run_history(h, again, options.tap, nullptr, late);
+        if (!has_law(result)) return std::nullopt;
+        MadeCase failed{again.made(), result.parts};
+        smallest = std::move(result);
+        return failed;
       },
-      [&] { return tries >= options.shrink_tries; });
+      options.shrink);
   HistoryFailure failure;
   failure.choices = small.choices;
   Choices again(small.choices);
   const History h = generate_history(again, options);
-  HistoryResult result = run_history(h, again, options.tap);
+  HistoryResult result = smallest ? *std::move(smallest) : run_history(h, again, options.tap);
   failure.requests = result.failing_requests;
   failure.findings = std::move(result.findings);
-  // The whole history tells mistakes apart that give the same in a small one.
-  std::vector<Explanation> named;
-  if (!options.outputs_alone) named = diagnose_history(made, options);
+  if (!options.outputs_alone) name_mistakes(made, small.choices, options, &failure.findings);
   for (Finding& f : failure.findings.findings()) {
-    if (f.id.starts_with("num.")) f.diagnosis = named;
     f.case_id = h.to_string() + ": step " + std::to_string(result.steps) + ", " +
-                std::to_string(result.failing_requests) + " requests";
+                std::to_string(result.failing_requests) + " requests" + small.ended;
     add_refs(options.refs, &f);
     f.reproduce = options.repeat + to_text(small.choices) + options.flags;
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "check/runner.h"
 #include "core/choices.h"
+#include "core/shrink.h"
 #include "runtime/pool_state.h"
 
 namespace shadowgraph {
@@ -48,16 +50,17 @@ struct HistoryResult {
   RunnerCounts counts;
   std::map<std::string, int64_t> coverage;  // "flashattention decode replay": steps
   std::vector<Level> ran;                   // the same as levels (run_level)
+  std::vector<size_t> parts;  // the choices with which steps and requests begin (MadeCase)
 };
 
 /// What a run of histories has in common.
 struct HistoryOptions {
   std::vector<const Backend*> backends;
-  MakeTap tap;                  // a planted fault
-  MakeDevice make_device;       // RunnerOptions'
-  bool outputs_alone = false;   // RunnerOptions'
-  int32_t steps = 30;           // of a history, at most
-  int64_t shrink_tries = 1000;  // histories, so that what is left is the same on every machine
+  MakeTap tap;                 // a planted fault
+  MakeDevice make_device;      // RunnerOptions'
+  bool outputs_alone = false;  // RunnerOptions'
+  int32_t steps = 30;          // of a history, at most
+  ShrinkBudget shrink;         // of each history that fails
   /// Words before and behind the choices, where a finding says how to repeat a history.
   std::string repeat = "shadowgraph fuzz --choices ";
   std::string flags;              // " --backend flashattention --plant K04"
@@ -74,7 +77,8 @@ std::string changed_by_plant(std::span<const uint32_t> made, const HistoryOption
 /// Which known mistakes would give the wrong outputs of a history that fails; in full pools, if it
 /// fails there, too.
 std::vector<Explanation> diagnose_history(std::span<const uint32_t> made,
-                                          const HistoryOptions& options);
+                                          const HistoryOptions& options,
+                                          const std::function<bool()>& stop = {});
 
 /// A history that failed, and the smallest that was found to fail in the same way.
 struct HistoryFailure {
@@ -85,8 +89,10 @@ struct HistoryFailure {
 HistoryFailure shrink_failure(std::span<const uint32_t> made, const HistoryOptions& options,
                               std::string_view law);
 /// Goes on with the choices that made it. tap: a planted fault, or empty. played: gets the steps
-/// that were handed over, the failing one last; or nullptr.
+/// that were handed over, the failing one last; or nullptr. stop is asked before each step, and
+/// ends the history.
 HistoryResult run_history(const History& history, Choices& choices, const MakeTap& tap,
-                          std::vector<Step>* played = nullptr);
+                          std::vector<Step>* played = nullptr,
+                          const std::function<bool()>& stop = {});
 
 }  // namespace shadowgraph

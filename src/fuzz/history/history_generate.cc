@@ -8,6 +8,7 @@
 #include "fuzz/history/history_layers.h"
 #include "fuzz/history/history_sizes.h"
 #include "fuzz/history/history_words.h"
+#include "graph/memory/asan_guard.h"
 
 namespace shadowgraph {
 namespace {
@@ -39,8 +40,8 @@ void choose_features(const Backend& b, Choices& c, History* h) {
     case Extra::kRadix: r.radix = true; break;
     case Extra::kSwaPool: r.window_left = choose_window("swa_window_left", c, *h); break;
     case Extra::kEncoder:
-      r.max_encoder_len =
-          is_long(*h) ? near_edge(c, Axis::kKeys, 130) : c.of("max_encoder_len", {1, 2, 5});
+      r.max_encoder_len = is_long(*h) ? near_edge(c, Axis::kKeys, 130)
+                                      : r.page_size * c.of("encoder_pages", {1, 2, 5});
       break;
   }
   if (has_mode(b.info(), ForwardMode::kDllmExtend) && r.draft.num_steps == 0 &&
@@ -65,18 +66,29 @@ void choose_device(Choices& c, History* h) {
     r.kv_dtype = c.of("kv_dtype", {kF32, kF32, kF32, kF32, kF16, kBF16, kE4M3, kE5M2});
   if (c.one_in("device_order", 3)) r.device.seed = 1 + c.below(1u << 16);
   r.plans_ahead = c.one_in("plans_ahead", 3);
+  r.own_streams = c.one_in("own_streams", 3);
+  if (h->backend->info().dense) r.wide_pools = c.one_in("wide_pools", 24);
+  r.device.proves_footprints = c.below(16) == 15 && !kHasAsan;  // which proves them in each history
 }
 
-/// Short contexts are cut, too: by the engine's rule for a small GPU, or at a fixed size. Each query
-/// has a partial result of each part, so that large histories have longer parts.
+/// Short contexts are cut, too: by the engine's rule for the batch, on a small GPU that few
+/// requests fill, or at a fixed size, or not at all. Each query has a partial result of each part,
+/// so that large histories have longer parts.
 void choose_splits(Choices& c, History* h) {
+  constexpr int32_t kNever = 0;
   SplitConfig& s = h->model.split;
-  s.fixed_size = c.of("split.fixed_size", {0, 0, 0, 1, 3, 8});
-  if (h->sizes != HistorySizes::kSmall) s.fixed_size *= 16;
-  s.min_size = c.of("split.min_size", {128, 1, 4, 1});
-  s.num_sms = c.of("split.num_sms", {132, 1, 2, 4});
+  const bool small = h->sizes == HistorySizes::kSmall;
+  s.num_sms = c.of("split.num_sms", {132, 1, 2, 3});
+  if (c.one_in("split.fixed", 2)) {
+    s.fixed_size = c.of("split.fixed_size", {1, 3, 8, kNever});
+    s.off = s.fixed_size == kNever;
+    if (!small) s.fixed_size *= 16;
+    return;
+  }
+  // A least size that no context reaches is no cut at all.
+  s.min_size = small && h->model.page_size < 32 ? c.of("split.min_size", {1, 2})
+                                                : c.of("split.min_size", {128, 1, 4, 1});
   s.max_splits = c.of("split.max_splits", {8, 1, 3});
-  s.off = c.one_in("split.off", 8);
 }
 
 /// Chooses what q, K and V are; a selector tells keys where an output may depend on how they are
@@ -85,7 +97,8 @@ void choose_data(Choices& c, History* h) {
   using enum RunnerData;
   RunnerData& data = h->runner.data;
   const bool cut = !h->backend->info().batch_splits.empty();
-  data = cut ? c.of("data", {kRandom, kUniform, kSelector}) : c.of("data", {kRandom, kUniform});
+  data = cut ? c.of("data", {kRandom, kUniform, kSelector, kRandom, kSelector, kShifted})
+             : c.of("data", {kRandom, kUniform, kRandom, kShifted});
 }
 
 /// Everything that a step or a padded one can have.
@@ -128,9 +141,11 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   h.runner.seed = c.below(1u << 16);
   if (b.info().dcp) choose_rank(c, &h);
   m.in_graph_tables = b.info().in_graph_tables && m.dcp_size == 1 && c.one_in("in_graph_tables", 3);
-  r.prebuilt =
-      r.max_encoder_len == 0 && r.state_slots == 0 && c.one_in("prebuilt", is_long(h) ? 2 : 5);
   if (b.info().ragged_prefill) m.ragged_prefill = c.one_in("ragged_prefill", 2);
+  // What is prebuilt is not extended, except by a draft.
+  const bool may_arrive =
+      r.max_encoder_len == 0 && r.state_slots == 0 && (!m.ragged_prefill || r.draft.num_steps > 0);
+  r.prebuilt = may_arrive && c.one_in("prebuilt", is_long(h) ? 2 : 5);
   if (!b.info().batch_splits.empty()) choose_splits(c, &h);
   choose_data(c, &h);
   choose_device(c, &h);

@@ -35,17 +35,6 @@ size_t places_of(const BackendInfo& info) {
   return info.dense && info.heads && !info.dual_chunk && info.recurrent.empty() ? 2 : 1;
 }
 
-/// Rows of a covering are small histories, which differ most for their time; one in a few has a
-/// row's levels with large sizes, each kind of them in turn.
-Wishes wishes_of(const Covering& covering, uint64_t seed, uint64_t visit) {
-  const uint64_t large = visit / kLargeEvery;
-  if (visit % kLargeEvery != kLargeEvery - 1) return covering.wishes(seed, visit - large);
-  Wishes wishes = covering.wishes(seed, large);
-  const auto sizes = std::ranges::find(wishes.levels, kSizesFactor, &Level::factor);
-  sizes->value = 1 + static_cast<int64_t>(large % 3);
-  return wishes;
-}
-
 }  // namespace
 
 Level run_level(ForwardMode mode, bool replay) {
@@ -97,7 +86,11 @@ Choices history_choices(uint64_t seed, uint64_t number, std::span<const Backend*
     kinds.insert(kinds.end(), places_of(backends[b]->info()), b);
   const RoundPlace place = place_in_rounds(kinds, seed, number);
   const Covering* covering = covering_of(*backends[place.kind]);
-  Wishes wishes = covering == nullptr ? Wishes{} : wishes_of(*covering, seed, place.visit);
+  // Rows of a covering are small histories, which differ most for their time; the large sizes come
+  // in turn.
+  Wishes wishes = covering == nullptr
+                      ? Wishes{}
+                      : covering->wishes(seed, place.visit, kSizesFactor, 3, kLargeEvery);
   wishes.levels.insert(wishes.levels.begin(), {kBackendFactor, static_cast<int64_t>(place.kind)});
   return Choices(Rng::stream(~seed, number), std::move(wishes));
 }

@@ -69,13 +69,6 @@ void choose_sizes(const Backend& b, Choices& c, History* h) {
   }
 }
 
-int32_t near_edge(Choices& c, Axis axis, int32_t most, int32_t least) {
-  std::vector<int32_t> edges = edges_of("", axis);
-  std::erase_if(edges, [&](int32_t size) { return size < least || size > most; });
-  const int32_t edge = edges[c.below(static_cast<uint32_t>(edges.size()))];
-  return edge * c.between(1, std::min(3, most / edge)) + c.between(-1, 1);
-}
-
 int32_t choose_window(std::string_view factor, Choices& c, const History& h) {
   return is_long(h) ? near_edge(c, Axis::kKeys, 200) : c.of(factor, {0, 1, 3, 4, 5});
 }

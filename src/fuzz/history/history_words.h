@@ -10,7 +10,7 @@
 
 namespace shadowgraph {
 
-inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "selector"};
+inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "selector", "shifted"};
 inline constexpr std::string_view kSizesNames[] = {"small", "many_requests", "long_extends",
                                                    "long_contexts"};
 inline constexpr std::string_view kFamilyNames[] = {"mamba2", "gdn", "kda", "lightning"};

@@ -47,10 +47,7 @@ struct Surroundings {
   bool far;     // pages are 2^32 elements away
   bool no_lse;  // the call asks for no LSE
   bool nan;     // of random data: one number that is seen is NaN
-  int shift;    // of uniform data: all logits are far above 0 (1), or below (-1)
 };
-
-enum class Extreme : uint8_t { kNone, kNan, kShifted };
 
 class KernelCalls {
  public:
@@ -85,15 +82,14 @@ class KernelCalls {
   Outcome call(Choices& choices) {
     const KernelSupport& s = options_.support;
     const Surroundings around = {choices.one_in(2), choices.one_in(8), choices.one_in(8),
-                                 choices.one_in(4), choices.of({0, 0, -1, 1})};
+                                 choices.one_in(4)};
     const std::optional<shadowgraph::Case> drawn = generate_declared(choices, s);
     if (!drawn || !is_asked_for(drawn->data)) return {};
     const AttentionArrangement how = arrange(*drawn, around);
     const auto& x = std::get<AttentionCase>(drawn->call);
     AttentionData data = make_attention_data(*drawn);
-    const Extreme extreme = make_extreme(*drawn, around, &data);
     KernelNumbers numbers = numbers_;
-    numbers.sees_nan = extreme == Extreme::kNan;
+    numbers.sees_nan = sees_nan(*drawn, around, &data);
     if (!s.empty_rows && has_empty_row(x, data)) return {};
     AttentionScene scene(*drawn, data, how);
     scene.lay(0);
@@ -103,12 +99,15 @@ class KernelCalls {
     if (how.far) outcome.what += ", far pages";
     if (around.huge) outcome.what += ", unseen memory is huge";
     if (numbers.sees_nan) outcome.what += ", a NaN is seen";
-    if (extreme == Extreme::kShifted)
-      outcome.what += std::string(", logits far ") + (around.shift < 0 ? "below 0" : "above 0");
     if (!options_.journal.empty())
       std::ofstream(options_.journal) << Tries::repeat(choices) << " (" << outcome.what << ")\n";
     outcome.findings = ran(scene);
-    if (outcome.findings.ok()) outcome.findings = judgement(*drawn, scene, numbers);
+    if (outcome.findings.ok()) {
+      outcome.findings = judgement(*drawn, scene, numbers);
+      // A NaN that is seen explains itself.
+      if (!tries_.shrinking() && !numbers.sees_nan)
+        name_mistakes(scene, numbers, &outcome.findings);
+    }
     for (Finding& f : outcome.findings.findings()) name_row(x, &f);
     return outcome;
   }
@@ -123,23 +122,15 @@ class KernelCalls {
     how.rows_behind = std::max<int64_t>(64, c.tokens());
     how.whole_tables = true;
     how.with_lse = s.lse && !around.no_lse;
-    how.far =
-        around.far && s.far_pages && !how.ragged && can_be_far(std::get<AttentionCase>(c.call));
+    how.far = around.far && s.far_pages && can_be_far(c);
     return how;
   }
 
-  Extreme make_extreme(const shadowgraph::Case& c, const Surroundings& around,
-                       AttentionData* data) const {
+  bool sees_nan(const shadowgraph::Case& c, const Surroundings& around, AttentionData* data) const {
     const auto& x = std::get<AttentionCase>(c.call);
-    if (x.kv_dtype == DType::kI8) return Extreme::kNone;
     Rng rng = Rng::stream(c.seed, 1);
-    if (c.data == CaseData::kRandom && around.nan && plant_nan(x, rng, data)) return Extreme::kNan;
-    const bool apart = x.layout != KvLayout::kMlaLatent || x.head_dim_qk > x.head_dim_vo;
-    const bool wide = options_.support.departs.scores == DType::kF32;
-    if (c.data != CaseData::kUniform || around.shift == 0 || x.sinks || !apart || !wide)
-      return Extreme::kNone;
-    shift_logits(x, around.shift < 0, data);
-    return Extreme::kShifted;
+    return c.data == CaseData::kRandom && around.nan && x.kv_dtype != DType::kI8 &&
+           plant_nan(x, rng, data);
   }
 
   Status ran(const AttentionScene& scene) const {

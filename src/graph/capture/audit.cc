@@ -13,6 +13,8 @@ namespace {
 
 class Audit {
  public:
+  explicit Audit(const PlaceOf& place_of) : place_of_(place_of) {}
+
   Status run(const Graph& kept, const Graph& again) {
     const auto a = kept.nodes(), b = again.nodes();
     judged("graph.topology_changed");
@@ -84,9 +86,10 @@ class Audit {
     return static_cast<size_t>(at - a.begin()) / sizeof(int32_t);
   }
 
-  /// Integers as such; addresses by what they are; of a struct the word that differs.
-  static std::string text(const KernelArgs& args, size_t i, bool is_address, size_t word) {
-    if (is_address) return "an address";
+  /// Integers as such; addresses by where they are; of a struct the word that differs.
+  std::string text(const KernelArgs& args, size_t i, bool is_address, size_t word) const {
+    if (is_address && args.kind(i) == ArgKind::kPointer)
+      return text(args.get<const void*>(i), "an address");
     if (args.bytes(i).size() == 4) return std::to_string(args.get<int32_t>(i));
     if (args.bytes(i).size() == 8) return std::to_string(args.get<int64_t>(i));
     const auto bytes = args.bytes(i);
@@ -96,9 +99,15 @@ class Audit {
     return std::to_string(value) + " in its word " + std::to_string(word);
   }
 
+  std::string text(const void* p, const char* unnamed) const {
+    return place_of_ ? place_of_(p) : unnamed;
+  }
+
   void address(const char* what, const void* kept, const void* again) {
     judged("graph.address_changed");
-    if (kept != again) differ("graph.address_changed", what, "an address", "another address");
+    if (kept != again)
+      differ("graph.address_changed", what, text(again, "an address"),
+             text(kept, "another address"));
   }
   void scalar(const std::string& what, uint64_t kept, uint64_t again) {
     judged("graph.baked_scalar");
@@ -113,12 +122,15 @@ class Audit {
     status_.add(std::move(f));
   }
 
+  const PlaceOf& place_of_;
   int64_t node_ = -1;
   Status status_;
 };
 
 }  // namespace
 
-Status same_launches(const Graph& kept, const Graph& again) { return Audit().run(kept, again); }
+Status same_launches(const Graph& kept, const Graph& again, const PlaceOf& place_of) {
+  return Audit(place_of).run(kept, again);
+}
 
 }  // namespace shadowgraph

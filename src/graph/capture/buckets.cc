@@ -97,7 +97,8 @@ Status Buckets::audit(Stream& stream, int32_t rows, const Graph& kept) {
   Graph again;
   Status status = Graph::record(
       stream, [&](Stream& s) { spec_.step(s, rows); }, &again);
-  if (status.ok()) status = same_launches(kept, again);
+  if (status.ok())
+    status = same_launches(kept, again, [this](const void* p) { return spec_.arena.place_of(p); });
   return status;
 }
 

@@ -316,11 +316,14 @@ void Executor::wait(const Marker& marker) {
   impl_->run_until([&] { return impl_->done(marker); });
   observe(marker);
 }
-void Executor::wait_all() {
+void Executor::settle() {
   impl_->run_until([&] {
     return std::all_of(impl_->lanes.begin(), impl_->lanes.end(),
                        [](const Impl::Lane& lane) { return lane.queue.empty(); });
   });
+}
+void Executor::wait_all() {
+  settle();
   for (const Impl::Lane& lane : impl_->lanes) impl_->host.add(lane.last);
   impl_->forget();
 }
@@ -334,6 +337,11 @@ void Executor::host_block(const void* p, size_t bytes, std::string_view name) {
   impl_->host_blocks.begin(p, bytes, name);
 }
 void Executor::host_block_ended(const void* p) { impl_->host_blocks.end(p); }
+void Executor::host_writes(const void* p, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(p);
+  impl_->staged.host_writes(begin, begin + bytes);
+  impl_->races.host_writes(impl_->host, begin, begin + bytes);
+}
 uint64_t Executor::host_block_of(const void* p) const { return impl_->host_blocks.block_of(p); }
 void Executor::set_row_owners(std::span<const OwnerId> owners) {
   impl_->owners = std::make_shared<const std::vector<OwnerId>>(owners.begin(), owners.end());

@@ -68,6 +68,8 @@ class Executor {
   /// Runs until done. The host has then seen it: everything enqueued later is ordered after it.
   void wait(const Marker& marker);
   void wait_all();
+  /// The same, and the host has not seen it.
+  void settle();
   /// The host has seen that marker is done (a query said so).
   void observe(const Marker& marker);
   /// IllegalAddress once some work accessed unmapped memory; from then on nothing runs.
@@ -76,6 +78,7 @@ class Executor {
   // Host memory that copies name (Annotations::host_block).
   void host_block(const void* p, size_t bytes, std::string_view name);
   void host_block_ended(const void* p);
+  void host_writes(const void* p, size_t bytes);
   /// Which block holds p now, for BakedPointer::offset of a pointer to host memory; 0: none.
   uint64_t host_block_of(const void* p) const;
   void set_row_owners(std::span<const OwnerId> owners);

@@ -196,7 +196,14 @@ void Executor::Impl::check_host_memory(const Step& step) {
   const std::string ended = host_blocks.ended_among(node.pointers);
   const bool changed = ended.empty() && staged.is_changed(by.serial, node);
   if (ended.empty() && !changed) return;
-  Where where = at(ended.empty() ? "staging" : ended);
+  Where where = at(ended);
+  if (changed) {
+    const void* from = std::get<MemcpyParams>(node.params).src;
+    const std::string name = host_blocks.name_of(from);
+    where = memory.find_allocation_of(from) != nullptr
+                ? memory.where_of(from, static_cast<const std::byte*>(from))
+                : at(name.empty() ? "host memory" : name);
+  }
   where.phase = by.phase == Phase::kReplay ? "replay" : "eager";
   findings->add(make_finding("mem.host_lifetime", std::move(where),
                              changed ? "the bytes that were there when the copy was enqueued"

@@ -150,6 +150,29 @@ void Races::access(const AccessRun& run, const Footprint& spans) {
   bound();
 }
 
+void Races::host_writes(const Clock& host, uintptr_t begin, uintptr_t end) {
+  const auto read = [&](const Entry& entry) {
+    return std::any_of(entry.reads.begin(), entry.reads.end(),
+                       [&](const Interval& i) { return i.begin < end && begin < i.end; });
+  };
+  judged("mem.host_lifetime");
+  for (const Lane& lane : lanes_) {
+    for (auto it = lane.log.rbegin(); it != lane.log.rend() && !host.covers(it->position); ++it) {
+      for (const Entry& entry : it->entries) {
+        if (!entry.transfer || host.covers(it->position, entry.id) || !read(entry)) continue;
+        const uint64_t self = identity(entry.source, entry.by);
+        if (!reported_.insert({self, self}).second) continue;
+        Where where = at("staging");
+        where.phase = entry.by.phase == Phase::kReplay ? "replay" : "eager";
+        findings_->add(
+            make_finding("mem.host_lifetime", std::move(where),
+                         "written again once the host has seen its copy done",
+                         "written, and nothing orders that behind " + entry.by.to_string()));
+      }
+    }
+  }
+}
+
 uint64_t Races::shape_of(const Entry& entry) {
   uint64_t shape = mix(entry.source.value, entry.transfer);
   shape = mix(shape, reinterpret_cast<uintptr_t>(entry.by.what.data()));

@@ -35,6 +35,8 @@ class Races {
   void access(const AccessRun& run, const Footprint& spans);
   /// A copy whose source and destination overlap, at p.
   void overlap_with_itself(const AccessRun& run, const void* p);
+  /// The host, which has seen what the clock covers, writes bytes that a copy may still read.
+  void host_writes(const Clock& host, uintptr_t begin, uintptr_t end);
   /// Nothing is, or will be, unordered with what the clock covers.
   void forget(const Clock& clock);
   /// Nothing enqueued up to here will be asked about.

@@ -1,6 +1,7 @@
 #include "shadowgraph/device/arena.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -8,6 +9,7 @@
 
 #include "core/laws.h"
 #include "graph/memory/memory.h"
+#include "graph/memory/shadow.h"
 #include "graph/sim/device_status.h"
 
 namespace shadowgraph {
@@ -18,6 +20,7 @@ struct Bound {
   Bound* storage = nullptr;       // of a slice; it has the members below
   size_t end = 0;                 // of its place in the arena, red zone included
   std::byte* staging = nullptr;   // pinned; null until something may be written
+  bool copied = false;            // of staging: an upload has read it since the host wrote it
   std::vector<Elements> written;  // since the last upload
   std::vector<Elements> filled;   // since the fill began
 };
@@ -46,9 +49,11 @@ Status check_range(const Buffer& buffer, Elements range) {
   const int64_t numel = buffer.numel();
   if (range.first < 0 || range.count < 0 || range.first > numel ||
       range.count > numel - range.first) {
-    status.add(make_finding("input.shape", at(buffer.name, range.first),
-                            "inside " + std::to_string(numel) + " elements",
-                            "the first of " + std::to_string(range.count) + " elements"));
+    const std::string count = std::to_string(range.count);
+    status.add(make_finding(
+        "input.shape", at(buffer.name, range.first),
+        "inside " + std::to_string(numel) + " elements",
+        range.count < 0 ? "a count of " + count : "the first of " + count + " elements"));
   }
   return status;
 }
@@ -122,6 +127,7 @@ struct Arena::State {
   }
   ~State() {
     end_all("");
+    for (const auto& [bytes, staging] : spare) api.free_host(staging);
     if (uploaded) api.event_destroy(uploaded);
     if (base != nullptr) api.free(base);
   }
@@ -131,6 +137,14 @@ struct Arena::State {
   Status plan(std::span<const BufferSpec> specs, const std::string& prefix,
               std::vector<Bound>* planned) const;
   Status stage(Bound* bound);
+  /// Keeps a buffer's staging for the next one: to free it the host would wait for all work.
+  void put_back(const Bound& b) {
+    if (b.staging != nullptr) spare.emplace(staging_bytes(b.buffer), b.staging);
+  }
+  /// One of few sizes.
+  static size_t staging_bytes(const Buffer& b) {
+    return std::bit_ceil(std::max(b.bytes(), size_t{256}));
+  }
   /// The copies of the last upload have read their staging.
   Status wait_for_upload();
   void end_all(std::string_view prefix);
@@ -165,7 +179,8 @@ struct Arena::State {
   bool uploading = false;  // the event may be ahead of the host
   Status ready;            // why nothing can be bound
   std::map<std::string, Bound, std::less<>> bound;
-  std::vector<Bound*> places;                         // by Buffer::place; null: free
+  std::multimap<size_t, std::byte*> spare;  // staging of buffers that have ended, by its bytes
+  std::vector<Bound*> places;               // by Buffer::place; null: free
   std::map<std::string, Bound*, std::less<>> shared;  // storage by the names of its slices
 };
 
@@ -230,11 +245,21 @@ Status Arena::State::plan(std::span<const BufferSpec> specs, const std::string& 
 
 Status Arena::State::stage(Bound* b) {
   if (b->staging != nullptr || b->buffer.bytes() == 0) return {};
+  const size_t bytes = staging_bytes(b->buffer);
   void* p = nullptr;
-  const DeviceError error = api.malloc_host(b->buffer.bytes(), &p);
+  DeviceError error = DeviceError::kSuccess;
+  if (const auto kept = spare.find(bytes); kept != spare.end()) {
+    p = kept->second;
+    spare.erase(kept);
+    api.host_writes(p, bytes);
+    std::memset(p, kPoison, bytes);
+  } else {
+    error = api.malloc_host(bytes, &p);
+  }
   const size_t rows = b->buffer.shape.empty() ? 1 : static_cast<size_t>(b->buffer.shape[0]) + 1;
   b->written.reserve(rows), b->filled.reserve(rows);
   b->staging = static_cast<std::byte*>(p);
+  if (p != nullptr) api.name_buffer(p, "staging of " + b->buffer.name);
   return device_status("cudaMallocHost", error);
 }
 
@@ -268,7 +293,7 @@ void Arena::State::end_all(std::string_view prefix) {
   });
   for (auto it = bound.lower_bound(prefix); it != bound.end() && it->first.starts_with(prefix);) {
     api.undeclare_buffer(it->second.buffer.data);
-    if (it->second.staging != nullptr) api.free_host(it->second.staging);
+    put_back(it->second);
     places[it->second.buffer.place] = nullptr;
     it = bound.erase(it);
   }
@@ -309,9 +334,7 @@ Status Arena::bind(std::span<const BufferSpec> specs, std::vector<Buffer>* buffe
       status.add(state_->stage(b.storage != nullptr ? b.storage : &b));
   }
   if (!status.ok()) {
-    for (const Bound& b : planned) {
-      if (b.staging != nullptr) state_->api.free_host(b.staging);
-    }
+    for (const Bound& b : planned) state_->put_back(b);
     return status;
   }
   buffers->clear();
@@ -338,6 +361,18 @@ const Buffer* Arena::find(std::string_view name) const {
   return it != state_->bound.end() ? &it->second.buffer : nullptr;
 }
 
+std::string Arena::place_of(const void* address) const {
+  const auto* p = static_cast<const std::byte*>(address);
+  if (state_ != nullptr) {
+    for (const auto& [name, b] : state_->bound) {
+      if (p < b.buffer.data || p >= b.buffer.data + std::max<size_t>(b.buffer.bytes(), 1)) continue;
+      const auto offset = p - b.buffer.data;
+      return offset == 0 ? name : name + " + " + std::to_string(offset) + " B";
+    }
+  }
+  return "no bound buffer";
+}
+
 const Buffer* Arena::storage_of(const Buffer& buffer) const {
   const Bound* b = state_->storage_of(buffer);
   return b != nullptr ? &b->buffer : nullptr;
@@ -362,6 +397,7 @@ Status Arena::stage_bytes(const Buffer& buffer, Elements range, std::byte** p) {
   status.add(state_->stage(b));
   status.add(state_->wait_for_upload());
   if (!status.ok()) return status;
+  if (std::exchange(b->copied, false)) state_->api.host_writes(b->staging, b->buffer.bytes());
   *p = b->staging + static_cast<size_t>(range.first) * size_of(buffer.dtype);
   add_range(&b->written, range);
   add_range(&b->filled, range);
@@ -399,7 +435,7 @@ Status Arena::upload(StreamHandle stream) {
       copy.width = static_cast<size_t>(range.count) * size;
       copy.kind = MemcpyKind::kHostToDevice;
       status.add(device_status("cudaMemcpyAsync", state_->api.memcpy_async(copy, stream)));
-      any = true;
+      any = b.copied = true;
     }
     b.written.clear();  // and keeps its memory: a fill allocates nothing
   }

@@ -63,6 +63,10 @@ uint64_t HostBlocks::block_of(const void* p) const {
   return address(p) < begin + block.bytes ? block.number : 0;
 }
 
+std::string HostBlocks::name_of(const void* p) const {
+  return block_of(p) == 0 ? "" : std::prev(live_.upper_bound(address(p)))->second.name;
+}
+
 std::string HostBlocks::ended_among(const std::vector<BakedPointer>& pointers) const {
   if (ended_.empty()) return "";
   for (const BakedPointer& p : pointers) {
@@ -88,11 +92,18 @@ void StagedCopies::end(uint64_t serial) {
   std::erase_if(copies_, [&](const Copy& c) { return c.serial == serial; });
 }
 
+void StagedCopies::host_writes(uintptr_t begin, uintptr_t end) {
+  for (Copy& c : copies_) c.changed = c.changed || is_read(c, begin, end);
+}
+
+bool StagedCopies::is_read(const Copy& c, uintptr_t begin, uintptr_t end) {
+  const uintptr_t src = address(c.params.src);
+  return begin < src + extent(c.params, src_pitch(c.params)) && src < end;
+}
+
 bool StagedCopies::are_written(uintptr_t begin, uintptr_t end) const {
-  return std::any_of(copies_.begin(), copies_.end(), [&](const Copy& c) {
-    const uintptr_t src = address(c.params.src);
-    return begin < src + extent(c.params, src_pitch(c.params)) && src < end;
-  });
+  return std::any_of(copies_.begin(), copies_.end(),
+                     [&](const Copy& c) { return is_read(c, begin, end); });
 }
 
 bool StagedCopies::are_written_by(const Footprint& spans) const {

@@ -23,6 +23,8 @@ class HostBlocks {
   void end(const void* p);
   /// The live block that holds p, from 1; 0: none.
   uint64_t block_of(const void* p) const;
+  /// What the live block that holds p is called; "": nothing.
+  std::string name_of(const void* p) const;
   /// "" if all the host blocks among the pointers live; else which one does not.
   std::string ended_among(const std::vector<BakedPointer>& pointers) const;
 
@@ -48,6 +50,8 @@ class StagedCopies {
   bool is_changed(uint64_t serial, const ExecNode& node) const;
   /// The operation is done.
   void end(uint64_t serial);
+  /// The host writes these bytes: the copies that have yet to read them find others.
+  void host_writes(uintptr_t begin, uintptr_t end);
 
   /// Do the writes go to some copy's source?
   bool are_written_by(const Footprint& spans) const;
@@ -65,6 +69,7 @@ class StagedCopies {
     uint64_t hash;
     bool changed = false;
   };
+  static bool is_read(const Copy& c, uintptr_t begin, uintptr_t end);
   bool are_written(uintptr_t begin, uintptr_t end) const;
 
   std::vector<Copy> copies_;

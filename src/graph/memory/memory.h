@@ -69,6 +69,7 @@ struct Origin {
   int32_t node = -1;    // ordinal in the graph
   Phase phase = Phase::kEager;
   std::string_view what;  // "kernel fill", "memcpy H2D"; lives for ever (interned)
+  int32_t layer = -1;     // whose work it was; -1: no layer's
   /// "kernel fill, node 2 of launch 5, step 3"
   std::string to_string() const;
 };
@@ -132,6 +133,7 @@ class DeviceMemory {
   void set_owner(const void* p, size_t bytes, OwnerId owner);
   void add_owner(const void* p, size_t bytes, OwnerId owner);
   void set_row_owners(std::span<const OwnerId> owners);
+  void set_layers(std::span<const LayerBytes> tensors);
   void name(const void* p, std::string_view name);
   uint64_t begin_step();
   uint64_t step() const;

@@ -1,5 +1,6 @@
 // What a program says about its memory, and what its writes leave there.
 #include <algorithm>
+#include <utility>
 
 #include "graph/memory/memory.h"
 #include "graph/memory/shadow_blocks.h"
@@ -36,6 +37,55 @@ void sweep_origins(MemoryState& memory) {
 }
 
 }  // namespace
+
+void LayerPlaces::set(std::span<const LayerBytes> tensors) {
+  places_.clear();
+  std::vector<Place> all;
+  for (const LayerBytes& t : tensors) {
+    const auto begin = reinterpret_cast<uintptr_t>(t.address);
+    if (t.bytes > 0) all.push_back({begin, begin + t.bytes, t.layer});
+  }
+  std::ranges::sort(all, {}, &Place::begin);
+  for (const Place& p : all) {
+    if (places_.empty() || p.begin >= places_.back().end) {
+      places_.push_back(p);
+      continue;
+    }
+    Place& before = places_.back();
+    if (before.layer != p.layer) before.layer = -1;
+    before.end = std::max(before.end, p.end);
+  }
+}
+
+int32_t LayerPlaces::layer_at(const void* p) const {
+  const auto address = reinterpret_cast<uintptr_t>(p);
+  const auto behind = std::ranges::upper_bound(places_, address, {}, &Place::begin);
+  if (behind == places_.begin() || address >= std::prev(behind)->end) return -1;
+  return std::prev(behind)->layer;
+}
+
+int32_t MemoryState::layer_of(const Footprint& spans) {
+  if (layers.empty()) return -1;
+  int32_t layer = -1;
+  const void* last = nullptr;
+  for (const AccessSpan& s : spans) {
+    if (s.buffer == std::exchange(last, s.buffer)) continue;
+    layer = layers.layer_at(s.buffer);
+    if (layer >= 0) return layer;
+  }
+  for (const AccessSpan& s : spans) {
+    const auto bytes = blocks.extent_of_span(s);
+    if (s.access != Access::kRead || !bytes) continue;
+    blocks.for_each_shadow(bytes->begin, bytes->end, [&](Block& b, size_t from, size_t to) {
+      const uint32_t* writer = b.shadow.writer();
+      const size_t end = b.shadow.index_end(to - b.offset);
+      for (size_t i = b.shadow.index(from - b.offset); b.lifetime == Lifetime::kScratch && i < end;
+           i = first_unlike(writer, i, end, writer[i]))
+        layer = std::max(layer, origins[writer[i]].layer);
+    });
+  }
+  return layer;
+}
 
 void DeviceMemory::declare(const BufferDecl& buffer) {
   const auto offset = impl_->blocks.offset_of(buffer.address);
@@ -84,6 +134,8 @@ void DeviceMemory::set_row_owners(std::span<const OwnerId> owners) {
   impl_->row_owners.assign(owners.begin(), owners.end());
 }
 
+void DeviceMemory::set_layers(std::span<const LayerBytes> tensors) { impl_->layers.set(tensors); }
+
 uint64_t DeviceMemory::begin_step() { return ++impl_->step; }
 
 uint64_t DeviceMemory::step() const { return impl_->step; }
@@ -91,7 +143,9 @@ uint64_t DeviceMemory::step() const { return impl_->step; }
 void DeviceMemory::commit(const Origin& by, const Footprint& spans) {
   if (!checked()) return;
   sweep_origins(*impl_);
-  const uint32_t writer = impl_->origins.add(by);
+  Origin origin = by;
+  origin.layer = impl_->layer_of(spans);
+  const uint32_t writer = impl_->origins.add(origin);
   std::vector<Blocks::Extent> ragged;  // begin or end inside a granule; together they may fill it
   for (const AccessSpan& span : spans) {
     if (span.access != Access::kWrite || span.count <= 0) continue;

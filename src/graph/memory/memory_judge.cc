@@ -17,6 +17,10 @@ std::string_view verb_of(Access access) {
   return "";
 }
 
+std::string name_of_layer(int32_t layer) {
+  return layer < 0 ? "the step" : "layer " + std::to_string(layer);
+}
+
 /// What a span's buffer stands for now.
 struct Target {
   const void* buffer = nullptr;
@@ -30,8 +34,8 @@ struct Target {
 class Judge {
  public:
   Judge(MemoryState& memory, const DeviceMemory& baker, const Origin& by,
-        std::span<const BakedPointer> pointers)
-      : memory_(memory), baker_(baker), by_(by), pointers_(pointers) {
+        std::span<const BakedPointer> pointers, int32_t layer)
+      : memory_(memory), baker_(baker), by_(by), pointers_(pointers), layer_(layer) {
     targets_.reserve(pointers.size() + 4);
   }
 
@@ -63,6 +67,7 @@ class Judge {
   const DeviceMemory& baker_;
   const Origin& by_;
   std::span<const BakedPointer> pointers_;
+  const int32_t layer_;  // whose work the launch is
   std::vector<Target> targets_;
   size_t last_target_ = 0;
   std::vector<Found> found_;
@@ -251,7 +256,13 @@ void Judge::contents(const AccessSpan& span, const Target& target, size_t first,
   ++renewed_;
   const uint32_t* writer = b.shadow.writer();
   for (size_t i = first; i < last; i = first_unlike(writer, i, last, writer[i])) {
-    if (!stale(b, memory_.origins[writer[i]])) continue;
+    const Origin& origin = memory_.origins[writer[i]];
+    if (!stale(b, origin)) {
+      if (b.lifetime != Lifetime::kScratch || origin.layer < 0 || origin.layer == layer_) continue;
+      find_at("mem.stale_input", span, target, i, "written for " + name_of_layer(layer_),
+              "left by " + name_of_layer(origin.layer));
+      return;
+    }
     const bool scratch = b.lifetime == Lifetime::kScratch && by_.launch != 0;
     find_at("mem.stale_input", span, target, i,
             scratch ? "written in this launch" : "written in this step", "older");
@@ -295,7 +306,7 @@ bool DeviceMemory::judge(const Origin& by, std::span<const BakedPointer> pointer
       return span.count == 0 || impl_->blocks.extent_of_span(span).has_value();
     });
   }
-  Judge judge(*impl_, *this, by, pointers);
+  Judge judge(*impl_, *this, by, pointers, impl_->layer_of(spans));
   for (const AccessSpan& span : spans) judge.judge(span);
   for (const LawId law : {LawId("mem.out_of_bounds"), LawId("mem.red_zone"),
                           LawId("mem.use_after_free"), LawId("mem.stale_generation")})

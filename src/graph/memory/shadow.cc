@@ -107,7 +107,8 @@ uint32_t Origins::add(const Origin& origin) {
   const Origin& last = origins_.back();
   const bool same = origins_.size() > 1 && last.serial == origin.serial &&
                     last.launch == origin.launch && last.node == origin.node &&
-                    last.step == origin.step && last.what == origin.what;
+                    last.step == origin.step && last.layer == origin.layer &&
+                    last.what == origin.what;
   if (!same) origins_.push_back(origin);
   return static_cast<uint32_t>(origins_.size() - 1);
 }

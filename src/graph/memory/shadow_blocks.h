@@ -130,6 +130,22 @@ class Blocks {
   uint32_t ordinal_ = 0;
 };
 
+/// Which layer has an address for its own.
+class LayerPlaces {
+ public:
+  void set(std::span<const LayerBytes> tensors);
+  bool empty() const { return places_.empty(); }
+  /// -1: no layer, or several.
+  int32_t layer_at(const void* p) const;
+
+ private:
+  struct Place {
+    uintptr_t begin, end;
+    int32_t layer;
+  };
+  std::vector<Place> places_;  // by address, disjoint
+};
+
 /// All that a DeviceMemory knows.
 struct MemoryState {
   explicit MemoryState(const MemoryOptions& options) : blocks(options) {}
@@ -143,7 +159,11 @@ struct MemoryState {
   /// Who wrote the granule that holds the offset from the block's start; "" if nobody.
   std::string writer_of(const Block& block, size_t offset) const;
 
+  /// Whose work these accesses are, by the tensors that they name or the scratch that they read.
+  int32_t layer_of(const Footprint& spans);
+
   std::vector<OwnerId> row_owners;
+  LayerPlaces layers;
   uint64_t step = 0;
 };
 

@@ -113,6 +113,13 @@ void SimDevice::poll() {
   impl_->note([&] { impl_->executor.advance(); });
 }
 
+DeviceError SimDevice::settle() {
+  return impl_->call([&](ThreadState&) {
+    impl_->executor.settle();
+    return impl_->executor.sticky();
+  });
+}
+
 // Errors.
 
 DeviceError SimDevice::get_last_error() {
@@ -188,6 +195,9 @@ void SimDevice::add_owner(const void* p, size_t bytes, OwnerId owner) {
 void SimDevice::set_row_owners(std::span<const OwnerId> owners) {
   impl_->note([&] { impl_->executor.set_row_owners(owners); });
 }
+void SimDevice::set_layers(std::span<const LayerBytes> tensors) {
+  impl_->note_of_memory([&] { impl_->memory.set_layers(tensors); });
+}
 void SimDevice::begin_step() {
   impl_->note([&] { impl_->memory.begin_step(); });
 }
@@ -204,6 +214,9 @@ void SimDevice::host_block(const void* p, size_t bytes, std::string_view name) {
 }
 void SimDevice::host_block_ended(const void* p) {
   impl_->note([&] { impl_->executor.host_block_ended(p); });
+}
+void SimDevice::host_writes(const void* p, size_t bytes) {
+  impl_->note([&] { impl_->executor.host_writes(p, bytes); });
 }
 
 }  // namespace shadowgraph

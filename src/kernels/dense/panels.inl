@@ -65,7 +65,8 @@ PanelSource panel_source(const AttendUnit& u, bool keys, bool narrow, bool rows,
   const KvTokens& kv = keys ? u.k : u.v;
   PanelSource s{kv, keys};
   const bool as_rows = s.strided() && !keys && narrow && rows &&
-                       whole_pages(u.page_ids, u.page_size) && kv.head_dim % kPanel == 0;
+                       whole_pages(u.page_ids, u.page_size) && kv.head_dim % kPanel == 0 &&
+                       kv.token_stride != 0;  // a step of 0 says that panels are packed
   // Packing costs less as bf16 pairs; every other type widens while it is packed.
   const bool as_is = narrow && (!s.strided() || as_rows || kv.dtype == DType::kBF16);
   const PanelFormat own =
