@@ -97,7 +97,9 @@ class Process {
 
 std::string text_of(const JsonValue& mutant, const char* key) {
   const JsonValue* member = mutant.find(key);
-  return member == nullptr ? "" : member->describe();
+  if (member == nullptr) return "";
+  const std::string* text = member->as<std::string>();
+  return text != nullptr ? *text : member->describe();
 }
 
 std::optional<Mutant> mutant_of(const JsonValue& value) {

@@ -116,7 +116,7 @@ class LaidCall {
 
  protected:
   LaidCall() = default;
-  ~LaidCall() = default;
+  virtual ~LaidCall() = default;
   virtual Status execute_laid() const { return execute(call_); }
   /// Lists that were laid elsewhere move to memory of exactly their size. A scene calls this when
   /// its call has all members.
