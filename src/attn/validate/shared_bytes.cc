@@ -132,6 +132,8 @@ bool element_range(const ConstTensorView& t, int64_t* first, int64_t* last) {
   constexpr int64_t kFar = int64_t{1} << 56;  // elements
   *first = *last = 0;
   for (size_t i = 0; i < static_cast<size_t>(t.rank); ++i) {
+    // Kernels multiply the stride of an axis of one element, too.
+    if (t.shape[i] < 0 || t.stride[i] < -kFar || t.stride[i] > kFar) return false;
     int64_t reach = 0;
     if (__builtin_mul_overflow(t.shape[i] - 1, t.stride[i], &reach)) return false;
     int64_t* end = reach < 0 ? first : last;
