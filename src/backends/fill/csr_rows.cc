@@ -2,20 +2,31 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 
 #include "attn/tree_mask.h"
 
 namespace shadowgraph {
 
+namespace {
+
+/// What 63 bits cannot say is more than any arena has.
+int64_t saturated_product(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
+}  // namespace
+
 int32_t lists_a_row(const Limits& limits) { return is_draft_tree(limits) ? limits.model.topk : 1; }
 
 int64_t most_listed_keys(const Limits& limits, int64_t max_keys) {
-  int64_t keys = limits.rows * max_keys;
+  int64_t keys = saturated_product(limits.rows, max_keys);
   if (!limits.is_bucket()) {
     const int64_t padding = row_of({}, limits, 0).extent.kv_len;
     keys = std::min(keys, limits.sum_kv_lens + limits.rows * padding);
   }
-  return lists_a_row(limits) * keys;
+  return saturated_product(lists_a_row(limits), keys);
 }
 
 Status fits_lists(const ForwardBatch& batch, const Limits& limits) {

@@ -73,7 +73,7 @@ Status CuteDslMla::check(const Limits& limits) const {
     refuse(&status, "dcp_rank", "0 <= rank < dcp_size", m.dcp_rank);
   if (m.dcp_size > 1 && m.in_graph_tables)
     refuse(&status, "in_graph_tables", "no with more than one rank", 1);
-  if (m.dcp_size > 1 && limits.tokens != limits.rows * limits.max_q_len)
+  if (m.dcp_size > 1 && limits.tokens != int64_t{limits.rows} * limits.max_q_len)
     refuse(&status, "tokens", "rows * max_q_len with more than one rank", limits.tokens);
   return status;
 }
