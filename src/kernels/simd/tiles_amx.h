@@ -50,12 +50,15 @@ class AmxTiles {
       if constexpr (Rows > 1 && Columns > 1) _tile_zero(3);
     }
     const std::byte *a = p.a, *b0 = p.b[0], *b1 = p.b[1];
-    for (int64_t k = 0; k < p.steps; ++k, a += kAmxRowBytes, b0 += p.b_step, b1 += p.b_step) {
+    for (int64_t k = 0; k < p.steps; ++k, a += kAmxRowBytes, b0 += p.b_step) {
       _tile_loadd(4, a, static_cast<size_t>(p.a_stride));
       if constexpr (Rows > 1)
         _tile_loadd(5, a + kAmxRows * p.a_stride, static_cast<size_t>(p.a_stride));
       _tile_loadd(6, b0, kAmxRowBytes);
-      if constexpr (Columns > 1) _tile_loadd(7, b1, kAmxRowBytes);
+      if constexpr (Columns > 1) {
+        _tile_loadd(7, b1, kAmxRowBytes);
+        b1 += p.b_step;
+      }
       _tile_dpbf16ps(0, 4, 6);
       if constexpr (Columns > 1) _tile_dpbf16ps(1, 4, 7);
       if constexpr (Rows > 1) _tile_dpbf16ps(2, 5, 6);
