@@ -250,7 +250,7 @@ Shard shard_of_environment() {
   return shard;
 }
 
-/// What is written besides the report. Gives --digest.
+/// Options of files besides the report. Gives --digest.
 Option add_files(Command& command, FuzzCommand& options) {
   command.text(
       "--save-failures", options.save_failures,

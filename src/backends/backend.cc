@@ -31,7 +31,7 @@
 namespace shadowgraph {
 namespace {
 
-/// What 32 bits cannot say is more than any backend serves.
+/// A count beyond 32 bits is more than any backend serves.
 int32_t saturated(int64_t n) {
   return static_cast<int32_t>(std::min<int64_t>(n, std::numeric_limits<int32_t>::max()));
 }

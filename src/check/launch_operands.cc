@@ -157,7 +157,7 @@ class LaunchJudge {
     Operand operand;
     std::vector<Of> of;  // several layers may share a pool
   };
-  /// What was last written to a scratch buffer; read: by a launch since then.
+  /// The last write of a scratch buffer; read: by a launch since then.
   struct Written {
     Operand operand;
     int layer = -1;
@@ -212,7 +212,7 @@ class LaunchJudge {
       named_.pop_back();
     }
   }
-  /// What most of the launch's operands are of, or the first of so many; -1: none is of any.
+  /// The owner of most of the launch's operands, the first of equals; -1: none has one.
   template <class Number>
   int most_named(size_t count, Number number) const {
     std::vector<int> votes(count);

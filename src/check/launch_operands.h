@@ -1,4 +1,4 @@
-// What a step's launches name of memory, held against what was declared for it: however right the
+// The memory that a step's launches name, held against what was declared for it: however right the
 // bytes are, another layer's pool or another graph's lengths are a fault, and so are two ideas of
 // one intermediate result. No backend is known here. Tested by tests/check/launch_operands_test.cc.
 #pragma once

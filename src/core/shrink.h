@@ -35,7 +35,7 @@ struct ShrinkBudget {
   ShrinkBudget in_run_of(double run_seconds) const;
 };
 
-/// Where what is left must be the same on every machine, as in a ledger.
+/// The result is the same on every machine, as a ledger needs it.
 inline constexpr ShrinkBudget kSameEverywhere = {
     .tries = 1000, .seconds = std::numeric_limits<double>::infinity()};
 

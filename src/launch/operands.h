@@ -1,4 +1,4 @@
-// What a launch names of memory, listed from its call's visit_args: each address with all that the
+// The memory that a launch names, listed from its call's visit_args: each address with all that the
 // call says of it. So whoever judges launches knows no kernel. Tested by
 // tests/launch/operands_test.cc.
 #pragma once

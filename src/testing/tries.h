@@ -33,7 +33,7 @@ class Tries {
   Status attempt(Choices& choices);
   /// "SHADOWGRAPH_CHOICES=3.0.1", of those that were made so far.
   static std::string repeat(const Choices& choices);
-  /// What runs now is a candidate: nobody will see its findings.
+  /// The case that runs now is a candidate: nobody will see its findings.
   bool shrinking() const { return shrinking_; }
 
  private:

@@ -319,7 +319,7 @@ const TensorSlip kTensorSlips[] = {
        return a.t.dtype.code == kDLInt && a.t.dtype.bits == 64 && aligned;
      }}};
 
-/// What a DLTensor says that no view can.
+/// A DLTensor can say these, and no view can.
 TEST(CMutations, EachTensorIsRefusedByWhatIsWrongWithIt) {
   for_each_scene([&](AttentionScene& scene) {
     const AttentionCall call = as_in_c(scene.call());

@@ -32,7 +32,7 @@ struct Setting {
   int steps = 1;
 };
 
-/// What decodes of two requests give.
+/// Decodes of two requests give this.
 Status runs_with(const Setting& s, Change change) {
   Changed tap;
   tap.change = std::move(change);

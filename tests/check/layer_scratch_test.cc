@@ -1,4 +1,4 @@
-// What one layer leaves in scratch is no input of the next, although the same replay wrote it.
+// Scratch that one layer leaves is no input of the next, although the same replay wrote it.
 #include <gtest/gtest.h>
 
 #include "check/runs.h"

@@ -35,7 +35,8 @@ TEST(Edges, SizesNearThemAreBelowAtAndAboveMultiples) {
   EXPECT_EQ(sizes,
             (std::set<int32_t>{255, 256, 257, 511, 512, 513, 767, 768, 769, 1023, 1024, 1025}));
   Choices none{Rng(1)};
-  EXPECT_NEAR(near_edge(none, Axis::kStates, 7), 7, 1) << "an axis without edges has its end";
+  const int32_t at_end = near_edge(none, Axis::kStates, 7);
+  EXPECT_TRUE(6 <= at_end && at_end <= 8) << at_end << ": an axis without edges has its end";
 }
 
 }  // namespace

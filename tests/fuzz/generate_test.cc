@@ -131,7 +131,7 @@ TEST(Generate, EveryFeatureOccurs) {
   for (const auto& [name, count] : counts) EXPECT_GT(count, 20) << name;
 }
 
-/// What small calls do not have: a size around an edge, and more.
+/// Small calls do not have these: a size around an edge, and more.
 const std::map<std::string, std::function<bool(const Case&, const AttentionCase&)>> kLarge = {
     {"several threads", [](const Case& c, auto&) { return c.more_threads > 0; }},
     {"three threads and several splits",

@@ -111,7 +111,7 @@ class SlippedScene : public AttentionScene {
   const Slip slip_;
 };
 
-/// What is found in some layout: some ends lie at a closed page, some between.
+/// The finding in some layout: some ends lie at a closed page, some between.
 std::map<std::string, int> found(Slip slip) {
   std::map<std::string, int> laws;
   AttentionCase attention = small_attention();

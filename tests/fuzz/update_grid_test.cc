@@ -58,7 +58,7 @@ TEST(UpdateGrid, RangesAreTheGrid) {
   EXPECT_EQ(run({}, {update_cases().size() - 3, 100}).cases, 3u);
 }
 
-/// What a device does wrong with an update.
+/// A device does this wrong with an update.
 struct Sloppy : SimDevice {
   using SimDevice::SimDevice;
 

@@ -149,7 +149,7 @@ TEST(WideSizes, PlansAndWorkspacesOfAttention) {
   }
 }
 
-/// What a slip would give: the same product in 32 bits.
+/// A slip would give this: the same product in 32 bits.
 TEST(WideSizes, SeeAProductOf32Bits) {
   Rng rng(3);
   int64_t seen = 0;

@@ -19,7 +19,7 @@ inline float rounded(float x, DType t) {
   return t == DType::kF32 ? x : decode_float(encode_float(x, format_of(t)), format_of(t));
 }
 
-/// What an emulated kernel does, and what is wrong with it.
+/// The ways of an emulated kernel, and what is wrong with it.
 struct Kernel {
   DType q_type = DType::kF32, out_type = DType::kF32;
   bool round_p = false, sum_sees_rounded_p = false;

@@ -70,7 +70,7 @@ class Arena {
   void unbind();
   /// nullptr if no buffer has that name.
   const Buffer* find(std::string_view name) const;
-  /// Where an address is, for messages: "draft/kv_indices + 64 B", "no bound buffer". Of slices
+  /// The place of an address, for messages: "draft/kv_indices + 64 B", "no bound buffer". Of slices
   /// that begin at one address, the first by name.
   std::string place_of(const void* address) const;
   /// The buffer that a slice is cut from; any other buffer is its own. nullptr: it is not bound.

@@ -97,7 +97,7 @@ class GraphExec {
   ExecHandle handle_;
 };
 
-/// What an address is called in messages: Arena::place_of.
+/// Gives an address its name in messages: Arena::place_of.
 using PlaceOf = std::function<std::string(const void* address)>;
 
 /// Compares a new recording with the one that an exec was made from. graph.topology_changed,

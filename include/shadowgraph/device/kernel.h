@@ -114,7 +114,7 @@ struct Kernel {
   /// This kernel replaces a real one and computes something wrong on purpose. So no other
   /// executor's body of the same name may run in its place.
   bool stands_in = false;
-  /// What a launch names of memory, argument by argument (launch/operands.h). Null: it does not
+  /// The memory that a launch names, argument by argument (launch/operands.h). Null: it does not
   /// say.
   void (*operands)(const KernelLaunch& launch, std::vector<Operand>* all) = nullptr;
 };

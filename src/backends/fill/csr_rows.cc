@@ -10,7 +10,7 @@ namespace shadowgraph {
 
 namespace {
 
-/// What 63 bits cannot say is more than any arena has.
+/// A size beyond 63 bits is more than any arena has.
 int64_t saturated_product(int64_t a, int64_t b) {
   int64_t product = 0;
   return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;

@@ -54,7 +54,7 @@ std::vector<ConstTensorView> tensors_of(const V4Tensors* t) {
           t->index_scores, t->state,    t->blocks.data, t->tokens.data};
 }
 
-/// What each kind of layer has for its own.
+/// Each kind of layer has these for its own.
 std::vector<LayerBytes> own_bytes(std::span<const LayerIo> layers) {
   std::vector<LayerBytes> all;
   for (const LayerIo& io : layers) {

@@ -34,7 +34,7 @@ class FarMemory {
   int64_t reserved_, bytes_;
 };
 
-/// Where elements lie for whose offset 32 bits are too few.
+/// Elements lie here or behind: 32 bits are too few for their offsets.
 inline constexpr int64_t kFarElements = int64_t{1} << 32;
 /// Is there room for the pools of a call whose elements are kFarElements away?
 bool far_memory_is_free();

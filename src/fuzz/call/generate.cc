@@ -112,7 +112,7 @@ void choose_many_queries(Choices& c, AttentionCase& x, int64_t pairs) {
   if (c.one_in(2)) x.requests.push_back(extent(c.between(0, 2), c.between(0, 40)));
 }
 
-/// As many as a case has, each with a page at least.
+/// Many requests, each with a page at least.
 void choose_many_requests(Choices& c, AttentionCase& x, int64_t pairs) {
   const int64_t room = std::min(kMostPoolElements / page_elements(x), pairs / 40);
   const int64_t many = c.of({8, 7, 9, 16, 17, 31, 33, 64});
@@ -376,7 +376,7 @@ AttentionCase choose_call(const Draws& d, CaseKernel kernel, CaseData data) {
   choose_mask(d, x);
   if (!any) choose_arrangement(d, x);
   x.sm_scale = c.of({1.f, 2.f, 0.11f}) / std::sqrt(static_cast<float>(x.head_dim_qk));
-  // What is far from 0 must keep its lead of 2^126 behind the cap.
+  // A far logit must keep its lead of 2^126 behind the cap.
   if (d.has(Term::kSoftCap, 5))
     x.logits_soft_cap = has_far_keys(data) ? 200.f : c.of({30.f, 5.f, 20.f, 50.f});
   choose_terms(d, x, data);

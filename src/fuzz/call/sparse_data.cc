@@ -175,9 +175,9 @@ void make_lists(const SparseCase& x, SparseData& d, Rng& rng) {
 
 // ---- the compressor
 
-/// What a channel's scores are added to, so that all are equal (0, or shifted a number of the
-/// channel), or one of a block's is far above the rest: of token `slot` of its block, as a member
-/// of half `half`.
+/// The number that a channel's scores are added to, so that all are equal (0, or shifted a number
+/// of the channel), or one of a block's is far above the rest: of token `slot` of its block, as a
+/// member of half `half`.
 float exact_score(const Case& c, float ape, int64_t block, int64_t half, int64_t channel,
                   int64_t slot) {
   if (is_shifted(c.data)) {

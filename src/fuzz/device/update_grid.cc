@@ -22,7 +22,7 @@ SimOptions device_options(uint64_t seed) {
   return {.seed = seed, .choose = {}, .memory_bytes = size_t{1} << 24};
 }
 
-/// What CUDA documents of parameters that differ (cudaGraphExecUpdate and the calls that set
+/// CUDA's rules for parameters that differ (cudaGraphExecUpdate and the calls that set
 /// those of one node), and what G97 to G108 recorded. This is not the device's own rule.
 UpdateRule rule_of(const NodeParams& old, const NodeParams& now, UpdateWay way) {
   using enum UpdateRule;
@@ -143,7 +143,7 @@ class UpdateCheck {
     if (before.subject.error != kSuccess ||
         bench.device().graph_instantiate(before.graph, 0, &exec) != kSuccess)
       return {};
-    // What no graph can hold only the node's own calls are asked for.
+    // A node that no graph can hold is asked of its own calls alone.
     if (after.subject.error != kSuccess && c_.way == UpdateWay::kGraph) return {};
     const DeviceError error = update(bench.device(), exec, before, after);
     const bool taken = error == kSuccess;

@@ -23,7 +23,7 @@ namespace shadowgraph {
 /// `fuzz --exhaustive`
 inline constexpr std::string_view kUpdateGrid = "graph-update";
 
-/// Where the node stands, alone or among nodes that never change; kBeside: among two kernels of
+/// The node's place, alone or among nodes that never change; kBeside: among two kernels of
 /// which the other graph has other scalars.
 enum class UpdatePlace : uint8_t { kAlone, kBeside, kChild, kBody };
 /// cudaGraphExecUpdate from another graph; from the same graph, whose node was changed;
@@ -63,7 +63,7 @@ struct UpdateGridResult {
   void add(const UpdateGridResult& part);
 };
 
-/// As run_device_grid, of update_cases().
+/// Like run_device_grid, for update_cases().
 UpdateGridResult run_update_grid(int threads, size_t max_findings,
                                  const std::function<void(uint64_t done, uint64_t of)>& progress,
                                  const std::atomic<bool>& stop, const CaseRange& range = {},

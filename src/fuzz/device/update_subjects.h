@@ -16,7 +16,7 @@
 
 namespace shadowgraph {
 
-/// What CUDA says of an update.
+/// CUDA's answer to an update.
 enum class UpdateRule : uint8_t {
   kTaken,
   kRefused,

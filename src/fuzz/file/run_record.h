@@ -1,6 +1,6 @@
-// What a history's steps hold, field by field: the batch and its lengths, the book of contents, the
-// metadata that was filled, the outputs. Two runs of one history, of two versions or on two
-// machines, are compared by it; kept as hashes it is a digest. Tested by
+// The contents of a history's steps, field by field: the batch and its lengths, the book of
+// contents, the metadata that was filled, the outputs. Two runs of one history, of two versions or
+// on two machines, are compared by it; kept as hashes it is a digest. Tested by
 // tests/fuzz/run_record_test.cc.
 #pragma once
 
@@ -48,7 +48,7 @@ class RunRecorder {
   void watch(RunnerOptions* options);
   /// Stands behind all other taps, and changes nothing. This must outlive it.
   std::unique_ptr<Tap> tap();
-  /// What came since the last call is of the step with this number, from 0.
+  /// All that came since the last call is of the step with this number, from 0.
   void end_step(size_t step);
   /// All of them, with the steps that were handed over; what came since is of the last one.
   std::vector<StepRecord> take(std::span<const Step> steps);
@@ -65,11 +65,11 @@ class RunRecorder {
   std::vector<std::vector<FieldRecord>> steps_;
 };
 
-/// As run_history and run_case, recorded.
+/// Like run_history and run_case, recorded.
 HistoryResult record_history(History history, Choices& choices, const MakeTap& tap, RunRecord* run);
 Status record_case(const HistoryCase& x, const MakeTap& tap, RunRecord* run);
 
-/// Where two runs differ first; nothing: they do not.
+/// The first place where two runs differ; nothing: they do not.
 struct RunDifference {
   size_t step = 0;    // from 0
   std::string field;  // "replay page_table"; "mode"; "steps", where one run ends before

@@ -142,7 +142,7 @@ History generate_history(Choices& c, std::span<const Backend* const> backends) {
   if (b.info().dcp) choose_rank(c, &h);
   m.in_graph_tables = b.info().in_graph_tables && m.dcp_size == 1 && c.one_in("in_graph_tables", 3);
   if (b.info().ragged_prefill) m.ragged_prefill = c.one_in("ragged_prefill", 2);
-  // What is prebuilt is not extended, except by a draft.
+  // A prebuilt batch is not extended, except by a draft.
   const bool may_arrive =
       r.max_encoder_len == 0 && r.state_slots == 0 && (!m.ragged_prefill || r.draft.num_steps > 0);
   r.prebuilt = may_arrive && c.one_in("prebuilt", is_long(h) ? 2 : 5);

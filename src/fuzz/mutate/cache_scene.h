@@ -10,7 +10,7 @@
 
 namespace shadowgraph {
 
-/// What a call of a cache is made of.
+/// A call of a cache is made of these.
 struct CacheCase {
   bool copies = false;                                    // copy_kv; else store_kv
   KvLayout layout = KvLayout::kNhd, to = KvLayout::kNhd;  // of the cache; of the one copied to

@@ -83,7 +83,7 @@ class MutantRun {
     status_.add(mutant_.memory.check_written({}));
     std::vector<Finding> found(said.findings().begin(), said.findings().end());
     if (mutation_.kind == &kNumberMutation) {
-      // What a tensor is said to be larger than it is may be another's.
+      // A tensor that is said to be larger than it is may reach into another's memory.
       std::erase_if(found, [](const Finding& f) { return f.id == "input.alias"; });
       if (found.empty()) return CallVerdict::kUnbacked;
     }

@@ -14,7 +14,7 @@
 
 namespace shadowgraph {
 
-/// What a legal call is made of.
+/// A legal call is made of this.
 using LegalCallId = std::variant<Case, CacheCase>;
 
 struct MutatedCall {

@@ -159,7 +159,7 @@ class MemberMutations {
           [&o, threads] { o.num_threads = threads; }, expect);
   }
 
-  /// As visit_args calls it: numbers, and of structs those of their members.
+  /// visit_args calls it so: numbers, and of structs those of their members.
   template <class T>
   void operator()(const char* name, T& member) {
     if constexpr (std::same_as<T, CallOptions>) {

@@ -131,7 +131,7 @@ struct StoredHead {
     if (p.scales != nullptr) stored.scale = p.scales[p.scale_offset(page, token, head)];
     return stored;
   }
-  /// As StoreKv's comment says; plane_scale: k_scale or v_scale.
+  /// StoreKv's comment says it; plane_scale: k_scale or v_scale.
   static StoredHead of(const std::vector<float>& values, DType type, float plane_scale) {
     StoredHead stored;
     stored.bytes.resize(values.size() * size_of(type));

@@ -16,7 +16,7 @@ class CallBefore {
  public:
   /// Requires a call whose copied() is backed by memory.
   explicit CallBefore(const AnyCall& call);
-  /// What is copied: whole tensors, also where the call names a part of them.
+  /// The memory that is copied: whole tensors, also where the call names a part of them.
   static Footprint copied(const AnyCall& call);
   CallBefore(const CallBefore&) = delete;
   CallBefore& operator=(const CallBefore&) = delete;
@@ -37,7 +37,7 @@ Status judge_mutant(const GateCall& call, const GateCall& before);
 Status judge_mutant(const SparseCall& call, const SparseCall& before);
 Status judge_mutant(const CacheCall& call, const CacheCall& before);
 
-/// What the engine says of a call before it runs.
+/// The engine's answer to a call before it runs.
 Status validate_any(const AttentionCall& call);
 Status validate_any(const MergeCall& call);
 Status validate_any(const StateCall& call);

@@ -12,7 +12,7 @@
 
 namespace shadowgraph {
 
-/// What is changed of a member, and which laws may refuse a call for it: ids, or their beginnings.
+/// The kind of a change of a member, and the laws that may refuse it: ids, or their beginnings.
 struct MutationKind {
   std::string_view name;
   std::span<const std::string_view> laws;

@@ -23,7 +23,7 @@ class HostBlocks {
   void end(const void* p);
   /// The live block that holds p, from 1; 0: none.
   uint64_t block_of(const void* p) const;
-  /// What the live block that holds p is called; "": nothing.
+  /// The name of the live block that holds p; "": it has none.
   std::string name_of(const void* p) const;
   /// "" if all the host blocks among the pointers live; else which one does not.
   std::string ended_among(const std::vector<BakedPointer>& pointers) const;
