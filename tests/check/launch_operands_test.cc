@@ -95,8 +95,10 @@ TEST(LaunchOperands, ANeighboursQueriesAreFound) {
             "launch.operands: attention_with_kvcache lse");
 }
 
-TEST(LaunchOperands, AStoreIntoANeighboursPoolIsFound) {
-  const Change second_store = [](std::vector<TappedLaunch>& all, const Meta&, bool) {
+/// Changes the second store of a step by the first.
+template <class Fn>
+Change on_second_store(Fn fn) {
+  return [fn](std::vector<TappedLaunch>& all, const Meta&, bool) {
     std::optional<StoreKv> first;
     for (TappedLaunch& one : all) {
       if (one.launch.kernel != &kStoreKv) continue;
@@ -104,11 +106,16 @@ TEST(LaunchOperands, AStoreIntoANeighboursPoolIsFound) {
       if (!first) {
         first = of.call;
       } else {
-        of.call.cache = first->cache;
+        fn(of.call, *first);
         one.launch = store_launch(of.call, of.rows);
       }
     }
   };
+}
+
+TEST(LaunchOperands, AStoreIntoANeighboursPoolIsFound) {
+  const Change second_store =
+      on_second_store([](StoreKv& c, const StoreKv& first) { c.cache = first.cache; });
   EXPECT_EQ(first_of(runs_with(two_alike(), second_store)),
             "launch.operands: store_kv cache.k.data");
 }
@@ -129,19 +136,8 @@ TEST(LaunchOperands, ATableOfLayersOfAnotherKindIsFound) {
 }
 
 TEST(LaunchOperands, SlotsOfAnotherPoolAreFound) {
-  const Change slots = [](std::vector<TappedLaunch>& all, const Meta&, bool) {
-    std::optional<StoreKv> first;
-    for (TappedLaunch& one : all) {
-      if (one.launch.kernel != &kStoreKv) continue;
-      auto of = call_of<StoreKv>(one.launch);
-      if (!first) {
-        first = of.call;
-      } else {
-        of.call.out_cache_loc = first->out_cache_loc;
-        one.launch = store_launch(of.call, of.rows);
-      }
-    }
-  };
+  const Change slots = on_second_store(
+      [](StoreKv& c, const StoreKv& first) { c.out_cache_loc = first.out_cache_loc; });
   EXPECT_EQ(first_of(runs_with(two_kinds(), slots)), "launch.operands: store_kv out_cache_loc");
 }
 
