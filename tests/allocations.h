@@ -32,6 +32,10 @@ inline void* allocate_or_fail(std::size_t size, std::size_t alignment) {
   throw std::bad_alloc();
 }
 
+/// Not inlined: gcc would call std::free a mismatch of the operator new that it does not see
+/// through.
+[[gnu::noinline]] inline void release(void* p) { std::free(p); }
+
 inline constexpr std::size_t kDefault = alignof(std::max_align_t);
 
 }  // namespace shadowgraph::allocations
@@ -51,13 +55,21 @@ void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
 void* operator new[](std::size_t size, const std::nothrow_t& t) noexcept {
   return operator new(size, t);
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, const std::nothrow_t&) noexcept { std::free(p); }
-void operator delete[](void* p, const std::nothrow_t&) noexcept { std::free(p); }
+void operator delete(void* p) noexcept { shadowgraph::allocations::release(p); }
+void operator delete[](void* p) noexcept { shadowgraph::allocations::release(p); }
+void operator delete(void* p, std::size_t) noexcept { shadowgraph::allocations::release(p); }
+void operator delete[](void* p, std::size_t) noexcept { shadowgraph::allocations::release(p); }
+void operator delete(void* p, std::align_val_t) noexcept { shadowgraph::allocations::release(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { shadowgraph::allocations::release(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
+  shadowgraph::allocations::release(p);
+}
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept {
+  shadowgraph::allocations::release(p);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept {
+  shadowgraph::allocations::release(p);
+}
+void operator delete[](void* p, const std::nothrow_t&) noexcept {
+  shadowgraph::allocations::release(p);
+}

@@ -116,6 +116,11 @@ Status Taps::filled(const ForwardBatch& batch, Meta& meta) {
 void Taps::baked(Meta& meta, bool capturing) {
   each([&](Tap& tap) { tap.baked(meta, capturing); });
 }
+bool Taps::waits(StreamWait wait) {
+  bool all = true;
+  each([&](Tap& tap) { all &= tap.waits(wait); });
+  return all;
+}
 void Taps::launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) {
   each([&](Tap& tap) { tap.launches(all, meta, capturing); });
 }

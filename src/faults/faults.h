@@ -98,6 +98,7 @@ class Taps final : public Tap {
   void metadata_key(GraphKey& key, bool capturing) override;
   Status filled(const ForwardBatch& batch, Meta& meta) override;
   void baked(Meta& meta, bool capturing) override;
+  bool waits(StreamWait wait) override;
   void launches(std::vector<TappedLaunch>& all, const Meta& meta, bool capturing) override;
   void ran(const Meta& meta) override;
   const Backend& backend(const Backend& clean) override;

@@ -147,7 +147,7 @@ TEST(History, EndsAtItsFirstFinding) {
   };
   const Backend* fa[] = {find_backend("flashattention")};
   int found = 0, shorter = 0;
-  for (uint64_t number = 0; number < 30; ++number) {
+  for (uint64_t number = 0; number < 40; ++number) {
     Choices choices = history_choices(kSeed, number, fa),
             whole = history_choices(kSeed, number, fa);
     const History h = generate_history(choices, fa);

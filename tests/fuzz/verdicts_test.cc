@@ -98,7 +98,7 @@ TEST(Effects, ARunHasTheSameAsAnotherOfTheSameHistoryOnEveryBackend) {
     HistoryOptions options;
     options.backends = {backend};
     options.tap = tap_of<ActsOnly>();
-    for (uint64_t number = 0; number < 8; ++number) {
+    for (uint64_t number = 0; number < 4; ++number) {
       Choices choices = history_choices(1, number, options.backends);
       const History h = generate_history(choices, options);
       run_history(h, choices, {});

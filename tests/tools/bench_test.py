@@ -1,5 +1,7 @@
 """Laws of the verb `bench`: what it says, not how fast anything is. Usage: bench_test.py BINARY."""
 
+import copy
+import functools
 import json
 import os
 import signal
@@ -29,6 +31,12 @@ def report_of(*args, env=None, cpus=None):
     return json.loads(out)
 
 
+@functools.cache
+def one_round():
+    """A report of one round of ROW: making it takes half a minute, most laws are of any. Nobody changes it."""
+    return report_of("--rows", ROW, "--rounds", "1", "--threads", "1")
+
+
 class Bench(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
@@ -36,7 +44,7 @@ class Bench(unittest.TestCase):
         self.folder = scratch.name
 
     def test_a_row_has_the_keys_of_the_contract(self):
-        report = report_of("--rows", ROW, "--rounds", "1")
+        report = one_round()
         self.assertEqual((report["schema"], report["verb"]), ("shadowgraph.report/1", "bench"))
         self.assertEqual((report["ok"], report["summary"]["cases"]), (True, 1))
         row, = report["bench"]
@@ -53,15 +61,15 @@ class Bench(unittest.TestCase):
         self.assertTrue(report["machine"]["OMP_WAIT_POLICY"])
 
     def test_one_round_is_never_quiet_and_no_goal_is_reached_by_it(self):
-        row, = report_of("--rows", ROW, "--rounds", "1")["bench"]
+        row, = one_round()["bench"]
         self.assertEqual((row["quiet"], row["reached"]), (False, False))
-        text = run("--rows", ROW, "--rounds", "1")[1]
+        text = run("--rows", ROW, "--rounds", "1", "--threads", "1")[1]
         # Beside other work a probe may fall below its floor too: then the row is void, which is said first.
         self.assertRegex(text, f"(NOT QUIET, no figure to keep|void: ).*: {ROW}\n")
         self.assertTrue(text.splitlines()[-1].startswith("clean: 1 case judged"))
 
     def test_every_probe_has_a_figure_or_a_reason(self):
-        probes = report_of("--rows", ROW, "--rounds", "1", "--threads", "1")["probes"]
+        probes = one_round()["probes"]
         self.assertLessEqual({"stream_read", "page_gather", "fma_peak", "bf16_peak", "amx_peak"}, set(probes))
         for name, probe in probes.items():
             self.assertTrue("gbps" in probe or "gflops" in probe or probe["void"], name)
@@ -94,7 +102,7 @@ class Bench(unittest.TestCase):
 
     def quiet_report(self):
         """A report whose row is quiet, whatever else this machine does: the figures are made up."""
-        report = report_of("--rows", ROW, "--rounds", "1")
+        report = copy.deepcopy(one_round())
         report["bench"][0].update(ratio=0.8, low=0.795, high=0.805, quiet=True)
         report["bench"][0].pop("void", None)
         return report
@@ -122,7 +130,7 @@ class Bench(unittest.TestCase):
 
     def test_a_run_is_compared_with_an_older_report(self):
         old = self.written("old.json", self.quiet_report())
-        code, out, _ = run("--rows", ROW, "--rounds", "1", "--against", old)
+        code, out, _ = run("--rows", ROW, "--rounds", "1", "--threads", "1", "--against", old)
         self.assertEqual(code, 3)  # one round is never quiet
         self.assertRegex(out, ROW + " +not compared: new is (not quiet|void) ")
 
@@ -182,7 +190,7 @@ class Bench(unittest.TestCase):
 
     def test_a_plot_that_cannot_be_written_does_not_lose_the_report(self):
         os.mkdir(os.path.join(self.folder, "share_of_limit.svg"))
-        code, out, err = run("--rows", ROW, "--rounds", "1", "--plot", self.folder, "--format", "json")
+        code, out, err = run("--rows", ROW, "--rounds", "1", "--threads", "1", "--plot", self.folder, "--format", "json")
         self.assertEqual(code, INTERNAL)
         self.assertEqual(json.loads(out)["bench"][0]["shape"], ROW)
         self.assertIn("share_of_limit.svg", err)

@@ -219,7 +219,7 @@ class Shards(Folder):
 
 class LedgerKill(Folder):
     def test_ledger_kill(self):
-        cases = ("--cases", "3000")
+        cases = ("--cases", "1000")
         args = (*cases, "--range", "12", "--stale-seconds", "1")
         draw, killed, running, stopped, done = random.Random(5), 0, [], set(), False
         while not done:

@@ -440,7 +440,7 @@ class Traces(unittest.TestCase):
     def test_the_readmes_finding_is_printed_so(self):
         root = os.path.join(os.path.dirname(__file__), "../..")
         with open(os.path.join(root, "README.md")) as f:
-            shown = re.search(r"    error len\.kv_extent .*?\n\n", f.read(), re.S)[0]
+            shown = re.search(r"    error len\.kv_extent \S+\n.*?\n\n", f.read(), re.S)[0]
         path, case = re.search(r"check (\S+) --case (\S+)", shown).groups()
         done = subprocess.run([BINARY, "check", path, "--case", case], cwd=root, capture_output=True, text=True)
         self.assertEqual(done.returncode, FINDINGS)
