@@ -32,8 +32,7 @@ inline void* allocate_or_fail(std::size_t size, std::size_t alignment) {
   throw std::bad_alloc();
 }
 
-/// Not inlined: gcc would call std::free a mismatch of the operator new that it does not see
-/// through.
+/// Not inlined: gcc warns where it sees that std::free meets what operator new gave.
 [[gnu::noinline]] inline void release(void* p) { std::free(p); }
 
 inline constexpr std::size_t kDefault = alignof(std::max_align_t);
@@ -56,20 +55,12 @@ void* operator new[](std::size_t size, const std::nothrow_t& t) noexcept {
   return operator new(size, t);
 }
 void operator delete(void* p) noexcept { shadowgraph::allocations::release(p); }
-void operator delete[](void* p) noexcept { shadowgraph::allocations::release(p); }
-void operator delete(void* p, std::size_t) noexcept { shadowgraph::allocations::release(p); }
-void operator delete[](void* p, std::size_t) noexcept { shadowgraph::allocations::release(p); }
-void operator delete(void* p, std::align_val_t) noexcept { shadowgraph::allocations::release(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { shadowgraph::allocations::release(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
-  shadowgraph::allocations::release(p);
-}
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept {
-  shadowgraph::allocations::release(p);
-}
-void operator delete(void* p, const std::nothrow_t&) noexcept {
-  shadowgraph::allocations::release(p);
-}
-void operator delete[](void* p, const std::nothrow_t&) noexcept {
-  shadowgraph::allocations::release(p);
-}
+void operator delete[](void* p) noexcept { operator delete(p); }
+void operator delete(void* p, std::size_t) noexcept { operator delete(p); }
+void operator delete[](void* p, std::size_t) noexcept { operator delete(p); }
+void operator delete(void* p, std::align_val_t) noexcept { operator delete(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { operator delete(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { operator delete(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { operator delete(p); }
+void operator delete(void* p, const std::nothrow_t&) noexcept { operator delete(p); }
+void operator delete[](void* p, const std::nothrow_t&) noexcept { operator delete(p); }

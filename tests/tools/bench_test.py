@@ -33,7 +33,7 @@ def report_of(*args, env=None, cpus=None):
 
 @functools.cache
 def one_round():
-    """A report of one round of ROW: making it takes half a minute, most laws are of any. Nobody changes it."""
+    """A report of one round of ROW. It is measured once, since the probes take seconds. Do not change it."""
     return report_of("--rows", ROW, "--rounds", "1", "--threads", "1")
 
 
@@ -211,7 +211,8 @@ class Bench(unittest.TestCase):
         plot = os.path.join(self.folder, "share_of_limit.svg")
         with open(plot, "w") as old:
             old.write("old")
-        process = subprocess.Popen([BINARY, "bench", "--rows", ROW, "--rounds", "1000", "--threads", "1", "--plot", self.folder],
+        process = subprocess.Popen([BINARY, "bench", "--rows", ROW, "--rounds", "1000", "--threads", "1", "--plot",
+                                    self.folder],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    text=True)
         time.sleep(3)

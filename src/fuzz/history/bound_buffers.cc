@@ -77,8 +77,8 @@ std::vector<BoundBuffer> bound_buffers(std::span<const Backend* const> backends)
     for (uint64_t number = 0; number < kHistories; ++number) {
       Choices choices = history_choices(kSeed, number, backends.subspan(b, 1));
       History h = generate_history(choices, backends.subspan(b, 1));
-      h.runner.wide_pools = h.runner.device.proves_footprints = false;
-      if (h.sizes != HistorySizes::kSmall) continue;  // the same buffers, longer
+      if (h.sizes != HistorySizes::kSmall) continue;                    // the same buffers, longer
+      h.runner.wide_pools = h.runner.device.proves_footprints = false;  // slow, no buffers
       run_history(h, choices, [&] { return std::make_unique<Notes>(&of_backends[b]); });
     }
   });
