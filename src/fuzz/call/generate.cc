@@ -65,6 +65,12 @@ RequestExtent extent(int64_t queries, int64_t keys) {
   return r;
 }
 
+/// None, one or two queries. The keys are drawn first: the order of draws is part of a seed.
+RequestExtent short_extent(Choices& c, int most_keys) {
+  const int32_t keys = c.between(0, most_keys);
+  return extent(c.between(0, 2), keys);
+}
+
 RequestExtent choose_request(const Draws& d, CaseKernel kernel) {
   const int32_t keys = kv_len(d);
   const int32_t queries = kernel == CaseKernel::kDecodePaged ? 1 : q_len(d.c, keys);
@@ -109,7 +115,7 @@ void choose_many_queries(Choices& c, AttentionCase& x, int64_t pairs) {
   const auto some = static_cast<int>(queries);
   const int64_t keys = c.one_in(4) ? c.between(0, some) : some + c.between(0, 200);
   x.requests = {extent(queries, std::min(keys, pairs / queries))};
-  if (c.one_in(2)) x.requests.push_back(extent(c.between(0, 2), c.between(0, 40)));
+  if (c.one_in(2)) x.requests.push_back(short_extent(c, 40));
 }
 
 /// Many requests, each with a page at least.
@@ -117,8 +123,8 @@ void choose_many_requests(Choices& c, AttentionCase& x, int64_t pairs) {
   const int64_t room = std::min(kMostPoolElements / page_elements(x), pairs / 40);
   const int64_t many = c.of({8, 7, 9, 16, 17, 31, 33, 64});
   for (int64_t i = std::clamp<int64_t>(room, 1, many); i > 0; --i)
-    x.requests.push_back(
-        extent(x.kernel == CaseKernel::kDecodePaged ? 1 : c.between(0, 2), c.between(0, 20)));
+    x.requests.push_back(x.kernel == CaseKernel::kDecodePaged ? extent(1, c.between(0, 20))
+                                                              : short_extent(c, 20));
 }
 
 /// Products of a query and a key, and what else they cost. Requires heads.
