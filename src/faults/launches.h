@@ -57,7 +57,7 @@ bool change_merge(KernelLaunch* l, Fn fn) {
     return change(l, call_of<TritonDecode>(*l), triton_decode_stage2_launch, fn);
   if (l->kernel == &kMlaMerge) return change(l, call_of<MlaParts>(*l), mla_merge_launch, fn);
   if (l->kernel == &kMergeState) {
-    MergeCall of = call_of<MergeCall>(*l).call;
+    MergeStateCall of = call_of<MergeStateCall>(*l).call;
     if (!fn(static_cast<MergeState<LseBase::kNatural>&>(of))) return false;
     *l = merge_launch(of, of.cu_seqlens_q);
     return true;

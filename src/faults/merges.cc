@@ -114,7 +114,7 @@ void in_base_2(const KernelLaunch& clean, SlippedRun& run) {
 
 /// Where the second part's LSE is; nullptr: the launch merges no two parts.
 const void* second_lse(const KernelLaunch& launch) {
-  if (launch.kernel == &kMergeState) return call_of<MergeCall>(launch).call.s_b.data;
+  if (launch.kernel == &kMergeState) return call_of<MergeStateCall>(launch).call.s_b.data;
   if (launch.kernel == &kMergePair) return call_of<MergePair>(launch).call.s_b.tensor.data;
   return nullptr;
 }

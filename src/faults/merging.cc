@@ -92,7 +92,7 @@ Merging Merging::of(const KernelLaunch& launch) {
     const MergePair c = call_of<MergePair>(launch).call;
     return of_two(c, c.qo_indptr);
   }
-  const MergeCall of = call_of<MergeCall>(launch).call;
+  const MergeStateCall of = call_of<MergeStateCall>(launch).call;
   MergePair c;
   // AnyLse is of what can be written; here it is only read.
   const auto natural = [](const ConstTensorView& s) {

@@ -18,11 +18,11 @@ namespace shadowgraph {
 /// Empty: there are none.
 KernelLaunch merge_launch(const MergeState<LseBase::kNatural>& call,
                           std::span<const int32_t> cu_seqlens_q = {});
-struct MergeCall : MergeState<LseBase::kNatural> {
+struct MergeStateCall : MergeState<LseBase::kNatural> {
   std::span<const int32_t> cu_seqlens_q;
 };
 template <class V>
-void visit_args(V& v, MergeCall& c) {
+void visit_args(V& v, MergeStateCall& c) {
   visit_args(v, static_cast<MergeState<LseBase::kNatural>&>(c));
   v("cu_seqlens_q", c.cu_seqlens_q);
 }

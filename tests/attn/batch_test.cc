@@ -6,7 +6,7 @@
 
 #include "attn/finding_ids.h"
 
-namespace shadowgraph {
+namespace shadowgraph::batch_test {
 namespace {
 
 struct Batch : ForwardBatch {
@@ -161,4 +161,4 @@ TEST(ForwardBatch, EveryFaultIsReportedAtOnce) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::batch_test

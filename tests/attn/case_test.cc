@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace shadowgraph {
+namespace shadowgraph::case_test {
 namespace {
 
 bool says(const AttentionCase& x, const std::string& words) {
@@ -27,4 +27,4 @@ TEST(Case, NamesWindowsCapsAndSinksThatItHas) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::case_test

@@ -12,7 +12,7 @@
 #include "attn/mask.h"
 #include "shadowgraph/attention/attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::conventions_test {
 namespace {
 
 /// Neither becomes the other, nor a number, without a name; and no number becomes one of them.
@@ -99,4 +99,4 @@ TEST(Conventions, EndsAreTheOffsetsWithoutTheirFirst) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::conventions_test

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace shadowgraph {
+namespace shadowgraph::dual_chunk_test {
 namespace {
 
 TEST(DualChunk, TheRangesAreTheSetsOfThePredicate) {
@@ -47,4 +47,4 @@ TEST(DualChunk, AFactorIsOneUpToTheTrainedLengthAndGrowsWithTheLogarithm) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::dual_chunk_test

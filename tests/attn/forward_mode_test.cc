@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-namespace shadowgraph {
+namespace shadowgraph::forward_mode_test {
 namespace {
 
 using enum ForwardMode;
@@ -74,4 +74,4 @@ TEST(ForwardMode, NamesAreDistinct) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::forward_mode_test

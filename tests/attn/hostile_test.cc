@@ -7,7 +7,7 @@
 
 #include "attn/validate/validate.h"
 
-namespace shadowgraph {
+namespace shadowgraph::hostile_test {
 namespace {
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
@@ -135,4 +135,4 @@ TEST(Hostile, ASickRequestHidesNoFaultOfAnother) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::hostile_test

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-namespace shadowgraph {
+namespace shadowgraph::kv_cache_test {
 namespace {
 
 constexpr int64_t kPages = 3, kTokens = 4, kHeads = 2, kDimK = 5, kDimV = 6;
@@ -310,4 +310,4 @@ TEST(KvCache, TheRankIsPartOfTheForm) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::kv_cache_test

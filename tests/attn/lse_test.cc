@@ -12,7 +12,7 @@
 #include "attn/exp2_poly.h"
 #include "check/bounds/rounding.h"
 
-namespace shadowgraph {
+namespace shadowgraph::lse_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -97,9 +97,9 @@ TEST(Log, AgreesWithTheLibraryToItsStatedError) {
 }
 
 template <class T>
-class States : public testing::Test {};
-using Bases = testing::Types<std::integral_constant<LseBase, LseBase::kNatural>,
-                             std::integral_constant<LseBase, LseBase::kLog2>>;
+class States : public ::testing::Test {};
+using Bases = ::testing::Types<std::integral_constant<LseBase, LseBase::kNatural>,
+                               std::integral_constant<LseBase, LseBase::kLog2>>;
 TYPED_TEST_SUITE(States, Bases);
 
 TYPED_TEST(States, BothInfinitiesAreNoMass) {
@@ -216,4 +216,4 @@ RC_GTEST_PROP(MergeProperty, IsTheLogOfTheSumWithinTheDerivedBound, ()) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::lse_test

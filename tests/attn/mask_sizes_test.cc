@@ -8,7 +8,7 @@
 
 #include "shadowgraph/attention/attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::mask_sizes_test {
 namespace {
 
 /// Requests of q_lens over kv_lens; the answer to a mask of ones.
@@ -71,4 +71,4 @@ TEST(MaskSizes, OthersAreRefusedWithBothNumbers) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::mask_sizes_test

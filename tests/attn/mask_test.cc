@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-namespace shadowgraph {
+namespace shadowgraph::mask_test {
 namespace {
 
 constexpr int32_t kMax = INT32_MAX;
@@ -261,4 +261,4 @@ TEST(Mask, PaddingAtTheLeftIsSeenByNobody) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::mask_test

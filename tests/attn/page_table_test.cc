@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace shadowgraph {
+namespace shadowgraph::page_table_test {
 namespace {
 
 TEST(PageTable, PagesAndLastPageHoldTheTokensExactly) {
@@ -93,4 +93,4 @@ TEST(PageTable, NarrowerRowsAreCut) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::page_table_test

@@ -9,7 +9,7 @@
 #include "attn/finding_ids.h"
 #include "shadowgraph/layers/recurrent.h"
 
-namespace shadowgraph {
+namespace shadowgraph::recurrent_lists_test {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -208,4 +208,4 @@ TEST(ChunkList, BadOffsetsAreRefused) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::recurrent_lists_test

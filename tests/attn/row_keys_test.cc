@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace shadowgraph {
+namespace shadowgraph::row_keys_test {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -63,4 +63,4 @@ TEST(RowKeys, AChainWithoutSlotsGoesOnInTheRow) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::row_keys_test

@@ -12,7 +12,7 @@
 #include "attn/validate/validate.h"
 #include "core/choices.h"
 
-namespace shadowgraph {
+namespace shadowgraph::shared_bytes_test {
 namespace {
 
 // No element is read: addresses are all that counts.
@@ -252,4 +252,4 @@ TEST(SharedBytes, ALatentCacheIsMetOnce) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::shared_bytes_test

@@ -7,7 +7,7 @@
 #include "attn/finding_ids.h"
 #include "shadowgraph/engine/batch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::spec_batch_test {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -201,4 +201,4 @@ TEST(Slice, OfExtendsTakesTheirTokensAndEncoders) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::spec_batch_test

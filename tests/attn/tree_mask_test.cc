@@ -3,7 +3,7 @@
 #include "attn/finding_ids.h"
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::tree_mask_test {
 namespace {
 
 TEST(TreeMask, ExactlyTheForestsOfParentsFirstPass) {
@@ -60,4 +60,4 @@ TEST(TreeMask, EveryRequestsTreeIsLookedAt) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::tree_mask_test

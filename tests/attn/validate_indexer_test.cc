@@ -10,7 +10,7 @@
 #include "attn/finding_ids.h"
 #include "attn/validate/validate_compress.h"
 
-namespace shadowgraph {
+namespace shadowgraph::validate_indexer_test {
 namespace {
 
 /// Memory of tensors, each far from the others.
@@ -350,4 +350,4 @@ TEST(ValidateCompress, PoolNormRope) {
 TEST(ValidateCompress, NormRope) { expect_norm_laws<NormScene>(); }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::validate_indexer_test

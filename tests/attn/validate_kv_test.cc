@@ -12,7 +12,7 @@
 #include "attn/finding_ids.h"
 #include "attn/validate/validate.h"
 
-namespace shadowgraph {
+namespace shadowgraph::validate_kv_test {
 namespace {
 
 const float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -291,4 +291,4 @@ TEST(Validate, CopiedPoolsShareNoMemory) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::validate_kv_test

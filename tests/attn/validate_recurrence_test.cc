@@ -8,7 +8,7 @@
 
 #include "kernels/small_linear.h"
 
-namespace shadowgraph {
+namespace shadowgraph::validate_recurrence_test {
 namespace {
 
 struct Fault {
@@ -156,4 +156,4 @@ TEST(ValidateRecurrence, DraftsAndChunks) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::validate_recurrence_test

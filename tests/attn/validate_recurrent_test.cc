@@ -10,7 +10,7 @@
 
 #include "attn/finding_ids.h"
 
-namespace shadowgraph {
+namespace shadowgraph::validate_recurrent_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -310,4 +310,4 @@ TEST(ValidateSlopes, TheLayerIsOneOfTheModels) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::validate_recurrent_test

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-namespace shadowgraph {
+namespace shadowgraph::validate_sparse_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
 using Ids = std::vector<std::string>;
 
-Ids ids(const Status& status) {
+Ids law_ids(const Status& status) {
   Ids all;
   for (const Finding& f : status.findings()) all.push_back(f.id);
   return all;
@@ -59,9 +59,9 @@ struct Call {
 
 void expect_ids(const Ids& expected, const std::function<void(Call&)>& change) {
   Call c;
-  EXPECT_EQ(ids(validate(c.call)), Ids{});
+  EXPECT_EQ(law_ids(validate(c.call)), Ids{});
   change(c);
-  EXPECT_EQ(ids(validate(c.call)), expected);
+  EXPECT_EQ(law_ids(validate(c.call)), expected);
 }
 
 TEST(ValidateSparse, Tensors) {
@@ -137,9 +137,9 @@ struct Pack {
 
 void expect_pack(const Ids& expected, const std::function<void(Pack&)>& change) {
   Pack p;
-  EXPECT_EQ(ids(validate(p.call)), Ids{});
+  EXPECT_EQ(law_ids(validate(p.call)), Ids{});
   change(p);
-  EXPECT_EQ(ids(validate(p.call)), expected);
+  EXPECT_EQ(law_ids(validate(p.call)), expected);
 }
 
 TEST(ValidateSparse, StoresOfLatents) {
@@ -153,4 +153,4 @@ TEST(ValidateSparse, StoresOfLatents) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::validate_sparse_test

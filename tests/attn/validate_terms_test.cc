@@ -9,7 +9,7 @@
 #include "attn/finding_ids.h"
 #include "attn/validate/validate.h"
 
-namespace shadowgraph {
+namespace shadowgraph::validate_terms_test {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -144,4 +144,4 @@ TEST(ValidateTerms, APagedCallHasItsLengthsInTheTable) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::validate_terms_test

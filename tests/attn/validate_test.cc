@@ -12,7 +12,7 @@
 
 #include "attn/finding_ids.h"
 
-namespace shadowgraph {
+namespace shadowgraph::validate_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -475,4 +475,4 @@ TEST(Validate, ARefusedMergeWritesNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::validate_test

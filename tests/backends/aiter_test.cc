@@ -6,7 +6,7 @@
 #include "attn/finding_ids.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::aiter_test {
 namespace {
 
 const Backend& kAiter = *find_backend("aiter");
@@ -260,4 +260,4 @@ TEST(Aiter, WhatItDoesNotServeIsRefusedAndNothingBound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::aiter_test

@@ -4,7 +4,7 @@
 #include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::allocation_test {
 namespace {
 
 using enum ForwardMode;
@@ -55,7 +55,7 @@ void expect_none(const Backend& backend, const Limits& limits,
   }
 }
 
-class Fills : public testing::TestWithParam<ForwardMode> {};
+class Fills : public ::testing::TestWithParam<ForwardMode> {};
 
 TEST_P(Fills, AllocateNothing) {
   const bool one = is_decode(GetParam());
@@ -93,7 +93,7 @@ TEST(FillOfHalves, ThatCutsARequestAllocatesNothing) {
   expect_none(halves, limits, {&longer, &shorter});
 }
 
-class FillsOfPlans : public testing::TestWithParam<ForwardMode> {};
+class FillsOfPlans : public ::testing::TestWithParam<ForwardMode> {};
 
 TEST_P(FillsOfPlans, AllocateNothing) {
   const bool one = is_decode(GetParam());
@@ -110,8 +110,8 @@ TEST_P(FillsOfPlans, AllocateNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FlashInfer, FillsOfPlans,
-                         testing::Values(kDecode, kExtend, kDraftExtend, kTargetVerify,
-                                         kDraftDecode));
+                         ::testing::Values(kDecode, kExtend, kDraftExtend, kTargetVerify,
+                                           kDraftDecode));
 
 /// What a backend has of windows, latents and trees.
 ModelConfig model_for(const BackendInfo& info) {
@@ -203,8 +203,8 @@ TEST(FillOfEveryBackend, AllocatesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FlashAttention, Fills,
-                         testing::Values(kDecode, kExtend, kDraftExtend, kTargetVerify,
-                                         kDraftDecode));
+                         ::testing::Values(kDecode, kExtend, kDraftExtend, kTargetVerify,
+                                           kDraftDecode));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::allocation_test

@@ -6,7 +6,7 @@
 #include "attn/finding_ids.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::ascend_test {
 namespace {
 
 const Ascend kAscend;
@@ -133,4 +133,4 @@ TEST(Ascend, ServesRowsOfPaddingThatAreEmptyAndNoShorterOnes) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::ascend_test

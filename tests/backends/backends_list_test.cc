@@ -8,7 +8,7 @@
 #include "backends/paged_world.h"
 #include "shadowgraph/engine/buffer_info.h"
 
-namespace shadowgraph {
+namespace shadowgraph::backends_list_test {
 namespace {
 
 /// A model that the backend serves.
@@ -213,4 +213,4 @@ TEST(Backends, WhatTheyDoNotServeIsRefusedAndNothingBound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::backends_list_test

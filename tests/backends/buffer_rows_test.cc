@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace shadowgraph {
+namespace shadowgraph::buffer_rows_test {
 namespace {
 
 constexpr auto kFamily = std::to_array<BufferInfo>(
@@ -30,4 +30,4 @@ TEST(BufferRows, TheRoleSaysHowATraceRecordsABuffer) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::buffer_rows_test

@@ -5,7 +5,7 @@
 
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::csr_rows_test {
 namespace {
 
 constexpr CsrIds kIds{.indptr = 0, .indices = 1};
@@ -84,4 +84,4 @@ TEST(CsrRows, MoreThanTheListHoldsIsRefused) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::csr_rows_test

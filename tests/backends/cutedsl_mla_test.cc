@@ -8,7 +8,7 @@
 #include "backends/paged_world.h"
 #include "launch/row_numbers.h"
 
-namespace shadowgraph {
+namespace shadowgraph::cutedsl_mla_test {
 namespace {
 
 using Mla = CuteDslMla;
@@ -163,4 +163,4 @@ TEST(CuteDslMla, RanksNeedAsManyQueriesOfEveryRequest) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::cutedsl_mla_test

@@ -6,7 +6,7 @@
 #include "backends/sparse/deepseek_v4_hip.h"
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::deepseek_v4_test {
 namespace {
 
 using enum ForwardMode;
@@ -164,4 +164,4 @@ TEST(DeepseekV4, RefusesWhatItHasNoListsFor) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::deepseek_v4_test

@@ -7,7 +7,7 @@
 
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::dsa_test {
 namespace {
 
 using enum ForwardMode;
@@ -162,4 +162,4 @@ TEST(Dsa, WhatItsKernelsDoNotKnowIsRefused) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::dsa_test

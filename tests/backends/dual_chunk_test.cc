@@ -6,7 +6,7 @@
 #include "attn/tensor_rows.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::dual_chunk_test {
 namespace {
 
 using Dc = DualChunkAttention;
@@ -189,4 +189,4 @@ TEST(DualChunkAttention, APromptIsNoShorterThanItsKeys) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::dual_chunk_test

@@ -6,7 +6,7 @@
 
 #include "backends/fill/rows.h"
 
-namespace shadowgraph {
+namespace shadowgraph::features_test {
 namespace {
 
 using Ask = void (*)(Limits&);
@@ -58,4 +58,4 @@ TEST(Features, ItemsAreOfExtends) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::features_test

@@ -6,14 +6,14 @@
 
 #include "backends/forward_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::flash_attention_forward_test {
 namespace {
 
 using enum ForwardMode;
 using enum SeqLensKind;
 
 /// mode, page size, tables gathered in the graph
-class WholeForward : public testing::TestWithParam<std::tuple<ForwardMode, int32_t, bool>> {};
+class WholeForward : public ::testing::TestWithParam<std::tuple<ForwardMode, int32_t, bool>> {};
 
 TEST_P(WholeForward, AttendsToTheSlotsOfEachQuery) {
   const auto& [mode, page_size, in_graph] = GetParam();
@@ -49,9 +49,9 @@ TEST_P(WholeForward, AttendsToTheSlotsOfEachQuery) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FlashAttention, WholeForward,
-                         testing::Combine(testing::Values(kDecode, kExtend, kTargetVerify,
-                                                          kDraftExtendV2),
-                                          testing::Values(1, 2, 4), testing::Bool()));
+                         ::testing::Combine(::testing::Values(kDecode, kExtend, kTargetVerify,
+                                                              kDraftExtendV2),
+                                            ::testing::Values(1, 2, 4), ::testing::Bool()));
 
 TEST(CrossForward, TextAndEncoderAreApart) {
   for (const bool in_graph : {false, true}) {
@@ -101,7 +101,7 @@ TEST(LatentForward, ATokensRowIsItsKeyAndItsValue) {
 /// fa.I-79. Page size, and whether there are sinks. In the layer of all keys a picked key outweighs
 /// the others so much that the result is its value, bit for bit, whichever half it is in; with a
 /// sink as heavy, half of it. The window's layer is one call, and has its bits.
-class TreeForward : public testing::TestWithParam<std::tuple<int32_t, bool>> {
+class TreeForward : public ::testing::TestWithParam<std::tuple<int32_t, bool>> {
  protected:
   static ModelConfig tree_model() {
     ModelConfig m = model(std::get<0>(GetParam()));
@@ -217,7 +217,7 @@ TEST_P(TreeForward, OfAVerifiedTree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FlashAttention, TreeForward,
-                         testing::Combine(testing::Values(1, 2, 4), testing::Bool()));
+                         ::testing::Combine(::testing::Values(1, 2, 4), ::testing::Bool()));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flash_attention_forward_test

@@ -5,7 +5,7 @@
 #include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::flash_attention_tables_test {
 namespace {
 
 using Fa = FlashAttention;
@@ -14,7 +14,7 @@ using enum SeqLensKind;
 
 constexpr int32_t kLongest = 7, kSwaPages = 64;
 
-class Tables : public testing::TestWithParam<int32_t> {
+class Tables : public ::testing::TestWithParam<int32_t> {
  protected:
   static int32_t page_size() { return GetParam(); }
   static ModelConfig model() {
@@ -260,8 +260,8 @@ TEST_P(BranchTables, OfAVerifiedTree) {
   step_.reset();
 }
 
-INSTANTIATE_TEST_SUITE_P(FlashAttention, WholeTables, testing::Values(1, 2, 4));
-INSTANTIATE_TEST_SUITE_P(FlashAttention, BranchTables, testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(FlashAttention, WholeTables, ::testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(FlashAttention, BranchTables, ::testing::Values(1, 2, 4));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flash_attention_tables_test

@@ -4,7 +4,7 @@
 #include "backends/step_fixture.h"
 #include "fuzz/history/small_layer.h"
 
-namespace shadowgraph {
+namespace shadowgraph::flash_attention_test {
 namespace {
 
 using Fa = FlashAttention;
@@ -251,4 +251,4 @@ TEST(FlashAttention, AScheduleIsOfTheFirstLayerThatFollowsIt) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flash_attention_test

@@ -6,7 +6,7 @@
 #include "attn/page_table.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::flash_mla_test {
 namespace {
 
 struct Schedule {
@@ -79,7 +79,7 @@ TEST(ShareOut, EveryKeyIsInOnePart) {
     for (const int32_t a : kLens) {
       for (const int32_t b : kLens) {
         for (const int32_t c : kLens) {
-          SCOPED_TRACE(testing::Message() << a << " " << b << " " << c << " among " << n);
+          SCOPED_TRACE(::testing::Message() << a << " " << b << " " << c << " among " << n);
           ASSERT_NO_FATAL_FAILURE(expect_whole({a, b, c}, n));
         }
       }
@@ -190,4 +190,4 @@ TEST(FlashMla, PartsOfARowAreThoseOfItsBucket) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flash_mla_test

@@ -4,7 +4,7 @@
 #include "backends/lists/flashinfer.h"
 #include "check/runs.h"
 
-namespace shadowgraph {
+namespace shadowgraph::flashinfer_forward_test {
 namespace {
 
 using enum ForwardMode;
@@ -22,7 +22,7 @@ SplitConfig cut(int32_t blocks, int32_t fixed_size = 0, bool off = false) {
   return s;
 }
 
-class FlashInferSteps : public testing::TestWithParam<Way> {
+class FlashInferSteps : public ::testing::TestWithParam<Way> {
  protected:
   static ModelConfig model(int32_t page_size, std::vector<LayerKind> layers,
                            DraftShape draft = {}) {
@@ -143,10 +143,10 @@ TEST_P(FlashInferSteps, OfItemsFindNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     FlashInfer, FlashInferSteps,
-    testing::Values(Way{"Paged"}, Way{"Ragged", true}, Way{"PagedCut", false, cut(16)},
-                    Way{"RaggedCut", true, cut(16)}, Way{"PagedFixed", false, cut(16, 3)},
-                    Way{"RaggedFixed", true, cut(16, 3)}, Way{"Off", true, cut(16, 0, true)},
-                    Way{"TensorCores", true, cut(16), 4}),
+    ::testing::Values(Way{"Paged"}, Way{"Ragged", true}, Way{"PagedCut", false, cut(16)},
+                      Way{"RaggedCut", true, cut(16)}, Way{"PagedFixed", false, cut(16, 3)},
+                      Way{"RaggedFixed", true, cut(16, 3)}, Way{"Off", true, cut(16, 0, true)},
+                      Way{"TensorCores", true, cut(16), 4}),
     [](const auto& way) { return std::string(way.param.name); });
 
 /// One key outweighs all others, and the sink is as heavy: half of its value is left.
@@ -183,4 +183,4 @@ TEST(FlashInferForward, ASinkIsCountedOnceHoweverKeysAreCut) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flashinfer_forward_test

@@ -6,7 +6,7 @@
 #include "backends/step_fixture.h"
 #include "check/runs.h"
 
-namespace shadowgraph {
+namespace shadowgraph::flashinfer_mla_test {
 namespace {
 
 using enum ForwardMode;
@@ -68,4 +68,4 @@ TEST(FlashInferMla, WhatItHasNoListForIsRefusedAtOnce) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flashinfer_mla_test

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-namespace shadowgraph {
+namespace shadowgraph::flashinfer_plan_test {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -195,12 +195,12 @@ void for_each_small(PlanKind kind, Fn fn) {
   }
 }
 
-class EverySmallBatch : public testing::TestWithParam<PlanKind> {};
+class EverySmallBatch : public ::testing::TestWithParam<PlanKind> {};
 
 TEST_P(EverySmallBatch, KeepsTheLawsWithinTheCapacityOfAllBatches) {
   int64_t made = 0;
   for_each_small(GetParam(), [&](const Ints& q, const Ints& kv) {
-    if (testing::Test::HasFailure()) return;
+    if (::testing::Test::HasFailure()) return;
     for (const int32_t fixed : {0, 3}) {
       for (const int32_t blocks : {3, 8, 14}) {
         PlanShape s = small_shape(GetParam(), q, static_cast<int32_t>(kv.size()), blocks);
@@ -230,7 +230,7 @@ TEST_P(EverySmallBatch, IsCutFinerByALargerGrid) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FlashInferPlan, EverySmallBatch,
-                         testing::Values(PlanKind::kDecode, PlanKind::kPrefill));
+                         ::testing::Values(PlanKind::kDecode, PlanKind::kPrefill));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flashinfer_plan_test

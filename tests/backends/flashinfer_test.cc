@@ -5,7 +5,7 @@
 
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::flashinfer_test {
 namespace {
 
 using enum ForwardMode;
@@ -446,4 +446,4 @@ TEST(FlashInfer, ABatchBeyondItsLimitsLeavesWhatWasFilled) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flashinfer_test

@@ -11,7 +11,7 @@
 #include "backends/paged/trtllm_mla.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::hybrid_test {
 namespace {
 
 const TrtllmMla kDecode;
@@ -95,4 +95,4 @@ TEST(Hybrid, SplitsByTheBatchAreThoseOfTheModesOwnPart) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::hybrid_test

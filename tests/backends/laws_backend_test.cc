@@ -4,7 +4,7 @@
 #include "backends/paged/laws.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::laws_backend_test {
 namespace {
 
 const Laws kLaws;
@@ -49,4 +49,4 @@ TEST(LawsBackend, PaddingHasTheFillOfTheGraph) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::laws_backend_test

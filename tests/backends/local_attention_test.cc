@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace shadowgraph {
+namespace shadowgraph::local_attention_test {
 namespace {
 
 std::vector<LocalRow> rows(int32_t prefix, int32_t q_len, int32_t chunk) {
@@ -65,4 +65,4 @@ TEST(LocalAttention, NoRequestsHaveMoreRowsThanTheBound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::local_attention_test

@@ -3,7 +3,7 @@
 #include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::merged_parts_test {
 namespace {
 
 using enum ForwardMode;
@@ -59,4 +59,4 @@ TEST(MergedParts, OfTwoHalvesAreThoseOfEach) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::merged_parts_test

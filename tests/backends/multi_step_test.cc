@@ -7,7 +7,7 @@
 #include "backends/paged/trtllm_mha.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::multi_step_test {
 namespace {
 
 using Mha = TrtllmMha;
@@ -112,4 +112,4 @@ TEST(MultiStep, ServesDraftDecodeAloneAndWhatItsChildDoes) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::multi_step_test

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace shadowgraph {
+namespace shadowgraph::packed_mask_test {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -89,4 +89,4 @@ TEST(PackedMask, OfAnyListIsWhatEveryPairSays) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::packed_mask_test

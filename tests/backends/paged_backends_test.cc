@@ -13,7 +13,7 @@
 #include "backends/paged/paged_backend.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::paged_backends_test {
 namespace {
 
 using Paged = PagedBackend;
@@ -361,4 +361,4 @@ TEST(PagedBackends, TrtllmsKernelsCountInAWorkspace) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::paged_backends_test

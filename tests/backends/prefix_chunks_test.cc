@@ -9,7 +9,7 @@
 #include "attn/finding_ids.h"
 #include "backends/forward_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::prefix_chunks_test {
 namespace {
 
 using enum ForwardMode;
@@ -306,4 +306,4 @@ TEST(PrefixChunksForward, ASinkIsCountedOnce) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::prefix_chunks_test

@@ -4,7 +4,7 @@
 #include "backends/recurrent/mamba2.h"
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::recurrent_test {
 namespace {
 
 using enum ForwardMode;
@@ -221,4 +221,4 @@ TEST(Recurrent, LayersOfAnotherFamilyAreRefused) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::recurrent_test

@@ -6,7 +6,7 @@
 #include "backends/paged/flash_attention.h"
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::rows_test {
 namespace {
 
 using Fa = FlashAttention;
@@ -326,4 +326,4 @@ TEST(Fill, OfABrokenDeviceIsRefusedAndWritesNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::rows_test

@@ -3,7 +3,7 @@
 #include "backends/lists/triton.h"
 #include "check/runs.h"
 
-namespace shadowgraph {
+namespace shadowgraph::triton_forward_test {
 namespace {
 
 using enum ForwardMode;
@@ -130,4 +130,4 @@ TEST(TritonForward, LatentsAreOneKvHead) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::triton_forward_test

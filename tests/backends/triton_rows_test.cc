@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace shadowgraph {
+namespace shadowgraph::triton_rows_test {
 namespace {
 
 using enum ForwardMode;
@@ -129,4 +129,4 @@ TEST(KeysToSplit, OfADraftAreThoseOfItsPrefixAtEveryStep) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::triton_rows_test

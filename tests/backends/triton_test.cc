@@ -5,7 +5,7 @@
 #include "backends/step_fixture.h"
 #include "launch/triton_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::triton_test {
 namespace {
 
 using enum ForwardMode;
@@ -315,4 +315,4 @@ TEST(TritonSplits, AreWholePanelsOfKeys) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::triton_test

@@ -6,7 +6,7 @@
 #include "attn/finding_ids.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trtllm_mha_test {
 namespace {
 
 using Mha = TrtllmMha;
@@ -133,4 +133,4 @@ TEST(TrtllmMha, AWindowPoolNeedsItsMap) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trtllm_mha_test

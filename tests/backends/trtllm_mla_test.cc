@@ -6,7 +6,7 @@
 #include "attn/finding_ids.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trtllm_mla_test {
 namespace {
 
 using Mla = TrtllmMla;
@@ -95,4 +95,4 @@ TEST(TrtllmMla, OtherLayersAreRefused) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trtllm_mla_test

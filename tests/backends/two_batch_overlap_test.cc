@@ -9,7 +9,7 @@
 #include "backends/paged/trtllm_mha.h"
 #include "backends/paged_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::two_batch_overlap_test {
 namespace {
 
 using Mha = TrtllmMha;
@@ -255,4 +255,4 @@ TEST(TwoBatchOverlap, BothHalvesHaveRequests) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::two_batch_overlap_test

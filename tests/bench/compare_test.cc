@@ -5,7 +5,7 @@
 #include "bench/rounds.h"
 #include "core/choices.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::compare_test {
 namespace {
 
 /// A quiet row whose quartiles lie `half` of the ratio around it.
@@ -141,4 +141,4 @@ TEST(Compare, AnotherMachineOrOptionIsSaidAndNoRowInCommonProvesNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::compare_test

@@ -8,7 +8,7 @@
 
 #include "bench/team.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::contention_test {
 namespace {
 
 TEST(Contention, FieldsOfProcAreThese) {
@@ -77,4 +77,4 @@ TEST(Contention, MoreBusyThreadsThanProcessorsAreSeen) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::contention_test

@@ -5,7 +5,7 @@
 #include "bench/run_rows.h"
 #include "bench/team.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::judge_job_test {
 namespace {
 
 TEST(JudgeJobs, FindNothingAndCountWhatTheyJudge) {
@@ -60,4 +60,4 @@ TEST(JudgeJobs, RatesAndTimesAreOfAnItem) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::judge_job_test

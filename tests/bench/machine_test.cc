@@ -7,7 +7,7 @@
 
 #include "shadowgraph/attention/attention.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::machine_test {
 namespace {
 
 constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
@@ -46,7 +46,7 @@ TEST(Machine, SizesAreReadAsLinuxWritesThem) {
 class Sys {
  public:
   explicit Sys(const std::string& name)
-      : root_(std::filesystem::path(testing::TempDir()) / ("shadowgraph_sys_" + name)) {
+      : root_(std::filesystem::path(::testing::TempDir()) / ("shadowgraph_sys_" + name)) {
     std::filesystem::remove_all(root_);
   }
   Sys(const Sys&) = delete;
@@ -122,4 +122,4 @@ TEST(Machine, SaysWhatItIs) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::machine_test

@@ -4,7 +4,7 @@
 
 #include "core/float_formats.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::merge_problem_test {
 namespace {
 
 TEST(MergeProblem, HasTheOraclesResult) {
@@ -31,4 +31,4 @@ TEST(MergeProblem, CountsWhatIsReadAndWritten) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::merge_problem_test

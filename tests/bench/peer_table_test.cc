@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::peer_table_test {
 namespace {
 
 Row small_row(DType t, int32_t heads) {
@@ -75,7 +75,7 @@ TEST(PeerTable, AFileThatIsNoPeerSaysWhy) {
 }
 
 TEST(PeerTable, TimesAreReadAndRefusedByName) {
-  const std::string path = testing::TempDir() + "/peer_times.json";
+  const std::string path = ::testing::TempDir() + "/peer_times.json";
   const auto read = [&](const char* text, PeerTimes* times) {
     std::ofstream(path) << text;
     return read_peer_times(path, times);
@@ -117,4 +117,4 @@ TEST(PeerTable, TheComposedPeersAreRight) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::peer_table_test

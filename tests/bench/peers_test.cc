@@ -10,7 +10,7 @@
 #include "core/choices.h"
 #include "shadowgraph/attention/attention.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::peers_test {
 namespace {
 
 std::vector<float> random(int64_t n, uint64_t seed) {
@@ -116,4 +116,4 @@ TEST(Peers, LieWithinTheBoundOfTheOracle) {
 TEST(Peers, OneThatIsNotKnownIsNone) { EXPECT_EQ(find_peer("abacus"), nullptr); }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::peers_test

@@ -7,7 +7,7 @@
 
 #include "bench/svg.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::plots_test {
 namespace {
 
 size_t count(const std::string& text, std::string_view part) {
@@ -101,4 +101,4 @@ TEST(TimePlot, OfNothingIsStillADocument) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::plots_test

@@ -4,7 +4,7 @@
 
 #include "bench/team.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::probes_test {
 namespace {
 
 constexpr auto at(Probe p) { return static_cast<size_t>(p); }
@@ -195,4 +195,4 @@ TEST(Team, EveryCpuIsListedOnce) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::probes_test

@@ -9,7 +9,7 @@
 #include "check/bounds/compare.h"
 #include "core/float_formats.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::problem_test {
 namespace {
 
 constexpr int32_t kRagged[] = {17, 64, 3};
@@ -124,4 +124,4 @@ TEST(Shapes, ATreesTokensSeeThePrefixTheirAncestorsAndThemselves) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::problem_test

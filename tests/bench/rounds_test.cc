@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::rounds_test {
 namespace {
 
 TEST(Quartiles, LieBetweenNeighbours) {
@@ -128,4 +128,4 @@ TEST(Rounds, StopEndsWithWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::rounds_test

@@ -7,7 +7,7 @@
 
 #include "bench/run_rows.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::rows_test {
 namespace {
 
 const Row& row_of(std::string_view id) {
@@ -141,4 +141,4 @@ TEST(Select, AStarStandsForAnyText) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::rows_test

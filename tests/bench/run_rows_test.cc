@@ -6,7 +6,7 @@
 
 #include "report/report.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::run_rows_test {
 namespace {
 
 /// A small row; its peer is what find_peer gives.
@@ -89,4 +89,4 @@ TEST(RunRows, APointOfASeriesThatIsWrongIsAFinding) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::run_rows_test

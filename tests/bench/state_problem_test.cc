@@ -6,7 +6,7 @@
 
 #include "core/float_formats.h"
 
-namespace shadowgraph::bench {
+namespace shadowgraph::bench::state_problem_test {
 namespace {
 
 constexpr Recurrent kKinds[] = {Recurrent::kMamba2, Recurrent::kGdn, Recurrent::kKda,
@@ -71,4 +71,4 @@ TEST(StateProblem, ColdCallsRotateOverAllSlots) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::bench
+}  // namespace shadowgraph::bench::state_problem_test

@@ -3,7 +3,7 @@
 #include "c_api/decode.h"
 #include "shadowgraph/attention/attention.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::allocation_test {
 namespace {
 
 /// Runs call() with the first, second, ... allocation failing, until it needs fewer; returns how
@@ -117,4 +117,4 @@ TEST(CAllocation, ATextMayRunOutOfMemoryAnywhere) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::allocation_test

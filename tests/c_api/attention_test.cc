@@ -8,7 +8,7 @@
 #include "attn/lse.h"
 #include "c_api/decode.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::attention_test {
 namespace {
 
 TensorView view(std::vector<float>& values, std::initializer_list<int64_t> shape) {
@@ -307,4 +307,4 @@ TEST(CAttention, StoredTokensLieInTheirSlotsAndPagesAreCopied) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::attention_test

@@ -5,7 +5,7 @@
 #include "c_api/dl_tensors.h"
 #include "core/choices.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::batch_test {
 namespace {
 
 /// Frees itself.
@@ -341,4 +341,4 @@ TEST(CCheck, ElementsOfANewerHeaderAreLarger) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::batch_test

@@ -4,7 +4,7 @@
 
 #include "c_api/decode.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::fork_test {
 namespace {
 
 TEST(CSettings, AForkedProcessGoesOnWithOneThread) {
@@ -24,4 +24,4 @@ TEST(CSettings, AForkedProcessGoesOnWithOneThread) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::fork_test

@@ -5,7 +5,7 @@
 
 #include "c_api/decode.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::judge_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -226,4 +226,4 @@ TEST(CProperty, OptionsThatAreNoneAreFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::judge_test

@@ -7,7 +7,7 @@
 
 #include "shadowgraph.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::main_test {
 namespace {
 
 /// The exit code, and what was printed on either stream.
@@ -18,11 +18,11 @@ struct Done {
 
 Done run(std::initializer_list<const char*> words) {
   const std::vector<const char*> argv(words);
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   const int32_t code = sg_main(static_cast<int32_t>(argv.size()), argv.data());
-  std::string out = testing::internal::GetCapturedStdout();
-  return {code, out, testing::internal::GetCapturedStderr()};
+  std::string out = ::testing::internal::GetCapturedStdout();
+  return {code, out, ::testing::internal::GetCapturedStderr()};
 }
 
 TEST(CMain, ItIsTheProgramAndRunsAgainAndAgain) {
@@ -53,4 +53,4 @@ TEST(CMain, NoCommandLineIsAWrongUse) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::main_test

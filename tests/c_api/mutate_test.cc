@@ -13,7 +13,7 @@
 #include "fuzz/mutate/mutant.h"
 #include "fuzz/mutate/mutant_judge.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::mutate_test {
 namespace {
 
 /// A call's arguments as a caller of C gives them.
@@ -342,4 +342,4 @@ TEST(CMutations, EachTensorIsRefusedByWhatIsWrongWithIt) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::mutate_test

@@ -7,7 +7,7 @@
 #include "io/strict_json.h"
 #include "io/traces/traces.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::step_test {
 namespace {
 
 struct StepHandle {
@@ -283,4 +283,4 @@ TEST(CStep, APlanThatIsMadeAgainTakesTheName) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::step_test

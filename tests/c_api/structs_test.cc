@@ -5,7 +5,7 @@
 #include "c_api/decode.h"
 #include "shadowgraph/version.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::structs_test {
 namespace {
 
 TEST(CStructs, AShorterStructIsOneWithZerosBehindIt) {
@@ -193,4 +193,4 @@ TEST(CReports, VersionsAreTheHeaders) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::structs_test

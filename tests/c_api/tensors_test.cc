@@ -4,7 +4,7 @@
 
 #include "c_api/decode.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::tensors_test {
 namespace {
 
 TEST(CTensors, EachSlipHasItsFindingAndNothingIsWritten) {
@@ -126,4 +126,4 @@ TEST(CTensors, TensorsWithoutElementsNeedNoMemory) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::tensors_test

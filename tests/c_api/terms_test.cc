@@ -4,7 +4,7 @@
 #include "c_api/decode.h"
 #include "shadowgraph/attention/attention.h"
 
-namespace shadowgraph::c_api {
+namespace shadowgraph::c_api::terms_test {
 namespace {
 
 /// Two new tokens of request 0 behind one cached key, and request 1 without new ones; causal. The
@@ -173,4 +173,4 @@ TEST(CSettings, AnInstructionSetIsSetForAllCalls) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::c_api
+}  // namespace shadowgraph::c_api::terms_test

@@ -8,7 +8,7 @@
 #include "core/choices.h"
 #include "toy.h"
 
-namespace shadowgraph {
+namespace shadowgraph::kill_fork_test {
 namespace {
 
 TEST(LedgerKill, TheReportIsThatOfAnUninterruptedRun) {
@@ -60,4 +60,4 @@ TEST(LedgerKill, TheReportIsThatOfAnUninterruptedRun) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::kill_fork_test

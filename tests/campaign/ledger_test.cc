@@ -7,7 +7,7 @@
 #include "campaign/campaign_json.h"
 #include "toy.h"
 
-namespace shadowgraph {
+namespace shadowgraph::ledger_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -418,4 +418,4 @@ TEST(Campaign, ItsHeadIsReadAsItWasWritten) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::ledger_test

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "io/file.h"
 
-namespace shadowgraph {
+namespace shadowgraph::remote_test {
 namespace {
 
 /// Parcels between the threads of this process.
@@ -376,4 +376,4 @@ TEST(Serve, WithoutALedgerWorkersAreLetGo) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::remote_test

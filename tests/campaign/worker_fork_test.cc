@@ -8,7 +8,7 @@
 #include "campaign/worker.h"
 #include "toy.h"
 
-namespace shadowgraph {
+namespace shadowgraph::worker_fork_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -94,7 +94,7 @@ TEST(Worker, SaysOfItsOwnRangesWhatTheCampaignSaysOfAll) {
   EXPECT_TRUE(nothing.campaign.complete());
 }
 
-class EveryEnd : public testing::TestWithParam<std::pair<Fate, std::string>> {};
+class EveryEnd : public ::testing::TestWithParam<std::pair<Fate, std::string>> {};
 
 TEST_P(EveryEnd, IsAFindingOfItsCaseAndOfNoOther) {
   const auto& [fate, how] = GetParam();
@@ -111,10 +111,10 @@ TEST_P(EveryEnd, IsAFindingOfItsCaseAndOfNoOther) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Worker, EveryEnd,
-                         testing::Values(std::pair(Fate::kAborts, "signal 6 (Aborted)"),
-                                         std::pair(Fate::kExits, "exit code 9"),
-                                         std::pair(Fate::kThrows, "exit code 4"),
-                                         std::pair(Fate::kIsKilled, "signal 9 (Killed)")));
+                         ::testing::Values(std::pair(Fate::kAborts, "signal 6 (Aborted)"),
+                                           std::pair(Fate::kExits, "exit code 9"),
+                                           std::pair(Fate::kThrows, "exit code 4"),
+                                           std::pair(Fate::kIsKilled, "signal 9 (Killed)")));
 
 TEST(Worker, TheFirstAndTheLastCaseOfARangeMayEndItsProcess) {
   const TemporaryFolder folder;
@@ -330,4 +330,4 @@ TEST(Worker, AnOwnerThatGoesOnBehindAnotherBringsTheSameResult) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::worker_fork_test

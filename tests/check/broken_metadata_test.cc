@@ -15,7 +15,7 @@
 #include "backends/paged/trtllm_mha.h"
 #include "check/broken_models.h"
 
-namespace shadowgraph {
+namespace shadowgraph::broken_metadata_test {
 namespace {
 
 using Fa = FlashAttention;
@@ -495,4 +495,4 @@ TEST(MetadataLaws, EveryTokenBehindTheFirstDelimiterHasAPlace) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::broken_metadata_test

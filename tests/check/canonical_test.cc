@@ -7,7 +7,7 @@
 
 #include "attn/mask.h"
 
-namespace shadowgraph {
+namespace shadowgraph::canonical_test {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -233,4 +233,4 @@ TEST(Canonical, WindowLayersOfAHybridPoolReadTheirOwnSlots) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::canonical_test

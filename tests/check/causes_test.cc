@@ -7,7 +7,7 @@
 
 #include "core/laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::causes_test {
 namespace {
 
 struct Found {
@@ -51,4 +51,4 @@ TEST(Causes, TheDevicesErrorComesLast) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::causes_test

@@ -7,7 +7,7 @@
 
 #include "oracle/small_call.h"
 
-namespace shadowgraph {
+namespace shadowgraph::compare_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -369,4 +369,4 @@ TEST(Judge, MergesAreJudgedInTheirOwnBase) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::compare_test

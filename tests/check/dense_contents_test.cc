@@ -8,7 +8,7 @@
 #include "check/runs.h"
 #include "core/float_formats.h"
 
-namespace shadowgraph {
+namespace shadowgraph::dense_contents_test {
 namespace {
 
 std::vector<std::byte> bytes(std::span<const std::byte> b) { return {b.begin(), b.end()}; }
@@ -73,4 +73,4 @@ TEST(DenseContents, NoTwoKeysBeginWithOneSelector) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::dense_contents_test

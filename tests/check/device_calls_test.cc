@@ -9,7 +9,7 @@
 
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::device_calls_test {
 namespace {
 
 /// Two requests of 3 and 2 keys in pages of 2, out of order; one KV head of dimension 4.
@@ -98,4 +98,4 @@ TEST(DeviceCalls, AReplayThatLeavesOtherBytesIsFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::device_calls_test

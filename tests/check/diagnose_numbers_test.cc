@@ -10,7 +10,7 @@
 #include "check/mistake_slips.h"
 #include "check/mistakes/reading_result.h"
 
-namespace shadowgraph {
+namespace shadowgraph::diagnose_numbers_test {
 namespace {
 
 /// The mistake that is named first where the lab's call is made otherwise.
@@ -156,4 +156,4 @@ TEST(RowSums, AStretchIsTheSumOfItsKeys) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::diagnose_numbers_test

@@ -13,7 +13,7 @@
 #include "check/mistake_lab.h"
 #include "check/mistakes/call_scene.h"
 
-namespace shadowgraph {
+namespace shadowgraph::diagnose_results_test {
 namespace {
 
 using Lab = MistakeLab;
@@ -227,4 +227,4 @@ TEST(Diagnose, APrefixThatIsReadApartIsShortByTheExtendTooAndTheNewTokensAreTher
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::diagnose_results_test

@@ -17,7 +17,7 @@
 #include "check/mistake_slips_terms.h"
 #include "check/mistakes/call_scene.h"
 
-namespace shadowgraph {
+namespace shadowgraph::diagnose_test {
 namespace {
 
 using Lab = MistakeLab;
@@ -339,4 +339,4 @@ TEST(CallScene, OfPagesHeadsFirstHasTheirTokens) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::diagnose_test

@@ -1,7 +1,7 @@
 // Recorded metadata of a dual-chunk decode, and what is wrong with what an engine once made of it.
 #include "check/trace_lines.h"
 
-namespace shadowgraph {
+namespace shadowgraph::dual_chunk_traces_test {
 namespace {
 
 /// decode_line() in chunks of one page: of 5 tokens and 9.
@@ -59,4 +59,4 @@ TEST(DualChunkTraces, WithoutItsChunkALineIsNotJudged) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::dual_chunk_traces_test

@@ -9,7 +9,7 @@
 #include "core/float_formats.h"
 #include "io/recorded/recorded_cases.h"
 
-namespace shadowgraph {
+namespace shadowgraph::dual_chunk_vectors_test {
 namespace {
 
 std::vector<RecordedCase> dual_cases() {
@@ -100,4 +100,4 @@ TEST(DualChunkVectors, AnLseThatIsOffIsNoticed) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::dual_chunk_vectors_test

@@ -7,7 +7,7 @@
 #include "check/recorded/judge.h"
 #include "io/curated_vectors.h"
 
-namespace shadowgraph {
+namespace shadowgraph::flash_vectors_test {
 namespace {
 
 std::set<std::string> laws(const RecordedVerdict& verdict) {
@@ -142,4 +142,4 @@ TEST(FlashVectors, RowsThatSeeNoKeyAreDescribedNotJudged) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flash_vectors_test

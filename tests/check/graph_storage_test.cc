@@ -13,7 +13,7 @@
 #include "check/runs.h"
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::graph_storage_test {
 namespace {
 
 constexpr int32_t kDrafts = 4;
@@ -220,4 +220,4 @@ TEST(GraphStorage, EveryNameIsABufferOfItsBackend) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::graph_storage_test

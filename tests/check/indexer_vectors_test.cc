@@ -14,7 +14,7 @@
 #include "core/float_formats.h"
 #include "io/recorded/recorded_cases.h"
 
-namespace shadowgraph {
+namespace shadowgraph::indexer_vectors_test {
 namespace {
 
 std::vector<RecordedCase> curated(const char* name, const std::string& kind) {
@@ -266,4 +266,4 @@ TEST(CompressVectors, AnotherPageOrSlotIsNoticed) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::indexer_vectors_test

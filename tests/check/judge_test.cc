@@ -13,7 +13,7 @@
 #include "shadowgraph/engine/batch.h"
 #include "shadowgraph/testing.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::judge_test {
 namespace {
 
 TEST(JudgeStep, ARightStepBreaksNoLawWithPaddingAndWithout) {
@@ -54,7 +54,7 @@ TEST(JudgeStep, EachRoleIsJudgedInItsPlace) {
   for (const Slip& slip : slips) {
     StepArrays step;
     slip.change(step);
-    EXPECT_EQ(laws(step.judged()), slip.found);
+    EXPECT_EQ(laws_at(step.judged()), slip.found);
   }
 }
 
@@ -73,11 +73,11 @@ TEST(JudgeStep, EveryFindingComesAtOnceWithValueAndLimit) {
 TEST(JudgeStep, ASlotForAPageIsNamedBeforeAPageThatIsNone) {
   StepArrays step;
   step.page_table = {8, 20, 12, 40, 0, 0, 7, 0};  // 40 is no page of the pool, either
-  EXPECT_EQ(laws(step.judged()), Laws{"table.unit page_table[0, 0]"});
+  EXPECT_EQ(laws_at(step.judged()), Laws{"table.unit page_table[0, 0]"});
   step.page_table = {2, 5, 3, 40, 0, 0, 7, 0};
-  EXPECT_EQ(laws(step.judged()), Laws{"table.unit page_table[1, 1]"});
+  EXPECT_EQ(laws_at(step.judged()), Laws{"table.unit page_table[1, 1]"});
   step.page_table = {2, 5, 3, 39, 0, 0, 7, 0};
-  EXPECT_EQ(laws(step.judged()), Laws{"table.page_id page_table[1, 1]"});
+  EXPECT_EQ(laws_at(step.judged()), Laws{"table.page_id page_table[1, 1]"});
 }
 
 TEST(JudgeStep, PaddingIsShortAndStaysInThePoolAndIsNobodys) {
@@ -93,14 +93,14 @@ TEST(JudgeStep, PaddingIsShortAndStaysInThePoolAndIsNobodys) {
   for (const Slip& slip : slips) {
     StepArrays step;
     slip.change(step);
-    EXPECT_EQ(laws(step.judged()), slip.found);
+    EXPECT_EQ(laws_at(step.judged()), slip.found);
   }
   StepArrays step;
   step.kv_lens[2] = 2;
   step.options.pad_kv_lens = {0, 2};
   EXPECT_EQ(step.judged().to_string(), "ok");
   step.options.pad_kv_lens = {2, 2};
-  EXPECT_EQ(laws(step.judged()), Laws{"len.padding kv_lens[3]"});
+  EXPECT_EQ(laws_at(step.judged()), Laws{"len.padding kv_lens[3]"});
 }
 
 TEST(JudgeStep, NoArrayHasFewerRowsThanTheKernelRuns) {
@@ -119,7 +119,7 @@ TEST(JudgeStep, NoArrayHasFewerRowsThanTheKernelRuns) {
   for (const Slip& slip : slips) {
     StepArrays step;
     slip.change(step);
-    EXPECT_EQ(laws(step.judged()), slip.found);
+    EXPECT_EQ(laws_at(step.judged()), slip.found);
   }
 }
 
@@ -132,7 +132,7 @@ TEST(JudgeStep, SlotsAreThoseOfTheBatchAndPaddingIsNobodysThereToo) {
             "slot.write: slots[7] is 8: the slot of token 0 of request 0, expected a slot of no "
             "live key, for padding");
   step.slots[7] = 99, step.batch_slots[0] = 10;
-  EXPECT_EQ(laws(step.judged()), Laws{"slot.write batch.out_cache_loc[0]"});
+  EXPECT_EQ(laws_at(step.judged()), Laws{"slot.write batch.out_cache_loc[0]"});
 }
 
 TEST(JudgeStep, TheBatchIsJudgedToo) {
@@ -164,7 +164,7 @@ TEST(JudgeStep, TheBatchIsJudgedToo) {
   for (const Slip& slip : slips) {
     StepArrays step;
     slip.change(step);
-    EXPECT_EQ(laws(judge(step.batch(), {}, step.options)), slip.found);
+    EXPECT_EQ(laws_at(judge(step.batch(), {}, step.options)), slip.found);
   }
 }
 
@@ -174,7 +174,8 @@ TEST(JudgeStep, SlotsMayBeLargeNumbers) {
   for (int32_t& slot : step.map) slot += 1 << 24;
   EXPECT_EQ(judge(step.batch(), {}, step.options).to_string(), "ok");
   for (size_t c = 4; c < 8; ++c) step.map[c] += 20 - 40;  // the page of request 0's last token
-  EXPECT_EQ(laws(judge(step.batch(), {}, step.options)), Laws{"slot.duplicate req_to_token[0, 4]"});
+  EXPECT_EQ(laws_at(judge(step.batch(), {}, step.options)),
+            Laws{"slot.duplicate req_to_token[0, 4]"});
 }
 
 TEST(JudgeStep, ListsOfSlotsCountSlots) {
@@ -183,7 +184,7 @@ TEST(JudgeStep, ListsOfSlotsCountSlots) {
                                   StepArrays::vector("kv_indices", step.slot_indices, 1)};
   EXPECT_EQ(judge(step.batch(), lists, step.options).to_string(), "ok");
   lists[1].unit = 4;
-  EXPECT_EQ(laws(judge(step.batch(), lists, step.options)).at(0), "table.unit kv_indices[0, 0]");
+  EXPECT_EQ(laws_at(judge(step.batch(), lists, step.options)).at(0), "table.unit kv_indices[0, 0]");
 }
 
 TEST(JudgeStep, ViewsMayHaveAnyStrides) {
@@ -195,11 +196,11 @@ TEST(JudgeStep, ViewsMayHaveAnyStrides) {
                   .values = ConstTensorView(wide.data(), DType::kI32, {4, 2}, {1, 4})};
   EXPECT_EQ(judge(step.batch(), {&table, 1}, step.options).to_string(), "ok");
   wide[4] = 6;
-  EXPECT_EQ(laws(judge(step.batch(), {&table, 1}, step.options)),
+  EXPECT_EQ(laws_at(judge(step.batch(), {&table, 1}, step.options)),
             Laws{"table.slot page_table[0, 1]"});
   const int32_t same = 1;
   const RoleValue last{.role = "q_lens", .values = ConstTensorView(&same, DType::kI32, {2}, {0})};
-  EXPECT_EQ(laws(judge(step.batch(), {&last, 1}, step.options)), Laws{"len.q_extent q_lens[0]"});
+  EXPECT_EQ(laws_at(judge(step.batch(), {&last, 1}, step.options)), Laws{"len.q_extent q_lens[0]"});
 }
 
 TEST(JudgeStep, ValuesMayHaveNamesOfTheirOwn) {
@@ -209,7 +210,7 @@ TEST(JudgeStep, ValuesMayHaveNamesOfTheirOwn) {
   RoleValue device = StepArrays::vector("kv_lens", step.kv_lens);
   RoleValue host = StepArrays::vector("kv_lens", copy);
   device.name = "seq_lens", host.name = "seq_lens_cpu";
-  EXPECT_EQ(laws(judge(step.batch(), std::vector{device, host}, step.options)),
+  EXPECT_EQ(laws_at(judge(step.batch(), std::vector{device, host}, step.options)),
             Laws{"len.kv_extent seq_lens_cpu[1]"});
 }
 
@@ -268,8 +269,8 @@ TEST(JudgeStep, ATreesMaskIsTheBatchs) {
   std::vector<uint8_t> mask = tree;
   Longs positions = {2, 3, 3};
   const auto judged = [&] {
-    return laws(judge(b, std::vector{StepArrays::vector("custom_mask", mask),
-                                     StepArrays::vector("positions", positions)}));
+    return laws_at(judge(b, std::vector{StepArrays::vector("custom_mask", mask),
+                                        StepArrays::vector("positions", positions)}));
   };
   EXPECT_EQ(judged(), Laws{});
   mask[13] = 1;  // the third sees the second
@@ -335,7 +336,7 @@ void judge_histories(const Options& options) {
           steps.expect(judge(c->batch, arrays.values(c->page_size), how));
           for (size_t r = 0; r < c->truth.kv_lens.size(); ++r) {
             --arrays.kv_lens[r];
-            const Laws found = laws(judge(c->batch, arrays.values(c->page_size), how));
+            const Laws found = laws_at(judge(c->batch, arrays.values(c->page_size), how));
             EXPECT_EQ(found, Laws{"len.kv_extent kv_lens[" + std::to_string(r) + "]"});
             ++arrays.kv_lens[r];
           }
@@ -370,4 +371,4 @@ TEST(JudgeStep, NothingIsFoundInRightArraysOfDrafts) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::judge_test

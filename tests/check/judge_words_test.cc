@@ -7,7 +7,7 @@
 #include "check/step_arrays.h"
 #include "shadowgraph/judge.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::judge_words_test {
 namespace {
 
 TEST(JudgeWords, WhoseSlotItIsAndWhatALastPageLacksIsTold) {
@@ -40,11 +40,11 @@ TEST(JudgeWords, APageSizeThatNobodySaidIsNamed) {
             std::string::npos);
   const Status lists = judged({StepArrays::vector("kv_indptr", step.kv_indptr),
                                StepArrays::vector("kv_indices", step.kv_indices)});
-  EXPECT_EQ(laws(lists), (Laws{"table.unit kv_indices[0, 0]", "len.q_extent kv_indptr[1]"}));
+  EXPECT_EQ(laws_at(lists), (Laws{"table.unit kv_indices[0, 0]", "len.q_extent kv_indptr[1]"}));
   for (const Finding& f : lists.findings())
     EXPECT_NE(f.got.find("count pages of 4 tokens"), std::string::npos) << f.got;
   step.page_table[1] = 6;
-  EXPECT_EQ(laws(judged(table())),
+  EXPECT_EQ(laws_at(judged(table())),
             (Laws{"table.capacity page_table[0]", "table.slot page_table[0, 0]"}));
 }
 
@@ -81,4 +81,4 @@ TEST(JudgeWords, AStepWhoseArraysNobodyKnowsIsNamedByItsCause) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::judge_words_test

@@ -10,7 +10,7 @@
 #include "check/recorded/judge.h"
 #include "oracle/oracle.h"
 
-namespace shadowgraph {
+namespace shadowgraph::lab_vectors_test {
 namespace {
 
 /// A call over the lab's requests, and what a kernel returned.
@@ -275,4 +275,4 @@ TEST(LabVectors, OnlyPagesThatAreSlotsAreATwoPartPrefill) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::lab_vectors_test

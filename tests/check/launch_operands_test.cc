@@ -12,7 +12,7 @@
 #include "faults/launches.h"
 #include "launch/store_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::launch_operands_test {
 namespace {
 
 using Change =
@@ -215,4 +215,4 @@ TEST(LaunchScratch, AnotherLayersIntermediateIsFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::launch_operands_test

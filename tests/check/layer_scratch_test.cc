@@ -5,7 +5,7 @@
 #include "launch/triton_launch.h"
 #include "shadowgraph/layers/indexer.h"
 
-namespace shadowgraph {
+namespace shadowgraph::layer_scratch_test {
 namespace {
 
 /// Leaves out the second launch of a kernel: the second layer's.
@@ -55,4 +55,4 @@ TEST(LayerScratch, AChoiceOfTheLayerBeforeIsFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::layer_scratch_test

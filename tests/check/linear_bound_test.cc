@@ -6,7 +6,7 @@
 #include "check/bounds/recurrent_compare.h"
 #include "kernels/small_linear.h"
 
-namespace shadowgraph {
+namespace shadowgraph::linear_bound_test {
 namespace {
 
 /// Drafts whose states are kept, of a tree or of a chain; how far outputs and states lie from the
@@ -84,4 +84,4 @@ TEST(RecurrentCompare, ExactDataHasNoRoom) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::linear_bound_test

@@ -14,7 +14,7 @@
 #include "core/float_formats.h"
 #include "io/recorded/recorded_cases.h"
 
-namespace shadowgraph {
+namespace shadowgraph::linear_vectors_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -159,4 +159,4 @@ TEST(LinearVectors, AKernelThatNobodyListsIsSaid) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::linear_vectors_test

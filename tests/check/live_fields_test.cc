@@ -18,7 +18,7 @@
 #include "faults/buffers.h"
 #include "fuzz/history/history.h"
 
-namespace shadowgraph {
+namespace shadowgraph::live_fields_test {
 namespace {
 
 /// A buffer of a backend in a mode, eager or in a replay.
@@ -323,4 +323,4 @@ TEST(LiveFields, ABufferIsGivenToALaunchOrItsRowSaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::live_fields_test

@@ -23,7 +23,7 @@
 #include "backends/sparse/dsa.h"
 #include "check/broken_models.h"
 
-namespace shadowgraph {
+namespace shadowgraph::metadata_laws_test {
 namespace {
 
 using Dc = DualChunkAttention;
@@ -497,4 +497,4 @@ TEST(MetadataLaws, OfOneFieldTheFirstAndHowManyMore) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::metadata_laws_test

@@ -9,7 +9,7 @@
 #include "check/runs.h"
 #include "faults/launches.h"
 
-namespace shadowgraph {
+namespace shadowgraph::plan_keys_test {
 namespace {
 
 /// Changes the second launch of attention, which is the second layer's.
@@ -76,4 +76,4 @@ TEST(PlanKeys, AWindowThatAListHidesIsNone) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::plan_keys_test

@@ -11,7 +11,7 @@
 #include "check/recorded/two_part_step.h"
 #include "io/curated_vectors.h"
 
-namespace shadowgraph {
+namespace shadowgraph::planned_test {
 namespace {
 
 /// Every call of the curated FlashInfer cases that is no MLA's, and its own case. A page of HND is
@@ -110,4 +110,4 @@ TEST(Planned, ACallOfNoRequestHasNoResult) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::planned_test

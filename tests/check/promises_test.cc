@@ -13,7 +13,7 @@
 #include "core/float_formats.h"
 #include "io/recorded/recorded_cases.h"
 
-namespace shadowgraph {
+namespace shadowgraph::promises_test {
 namespace {
 
 using Ids = std::multiset<std::string>;
@@ -378,4 +378,4 @@ TEST(Promises, AWrongReferenceIsNotTheKernels) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::promises_test

@@ -7,7 +7,7 @@
 #include "check/layer_runs.h"
 #include "launch/recurrent_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::recurrent_world_test {
 namespace {
 
 const DraftShape kDraft{2, 2, 4};
@@ -160,4 +160,4 @@ TEST(RecurrentWorld, StatesThatAStepElsewhereLeavesGoOn) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::recurrent_world_test

@@ -10,7 +10,7 @@
 #include "fuzz/fuzz.h"
 #include "shadowgraph/engine/buffer_info.h"
 
-namespace shadowgraph {
+namespace shadowgraph::roles_test {
 namespace {
 
 /// By a metadata's own numbering.
@@ -109,4 +109,4 @@ TEST(Roles, WhatNoLawReadsSaysWhy) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::roles_test

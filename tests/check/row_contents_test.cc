@@ -6,7 +6,7 @@
 #include "check/canonical.h"
 #include "check/runs.h"
 
-namespace shadowgraph {
+namespace shadowgraph::row_contents_test {
 namespace {
 
 std::vector<Chain> chains(const std::vector<TokenContent>& contents) {
@@ -89,4 +89,4 @@ TEST(RowContents, TokensWithoutChainsAreTheirRequestsOwn) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::row_contents_test

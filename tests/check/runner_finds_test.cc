@@ -4,7 +4,7 @@
 #include "backends/paged/flash_attention.h"
 #include "check/runs.h"
 
-namespace shadowgraph {
+namespace shadowgraph::runner_finds_test {
 namespace {
 
 // Backends with a slip. Graphs have 4 rows, of which at most 3 are a batch's; that tells them.
@@ -335,4 +335,4 @@ TEST(RunnerFinds, ABindThatIsRefusedForAnotherReasonThanItsLimits) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::runner_finds_test

@@ -7,7 +7,7 @@
 #include "check/tap.h"
 #include "core/laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::runner_memory_test {
 namespace {
 
 TEST(RunnerMemory, APoolWithoutRoomIsSaidBeforeAnyStep) {
@@ -155,4 +155,4 @@ TEST(RunnerMemory, OfLostLaunchesTheOutputsTell) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::runner_memory_test

@@ -4,7 +4,7 @@
 #include "backends/paged/cutedsl_mla.h"
 #include "check/runs.h"
 
-namespace shadowgraph {
+namespace shadowgraph::runner_ranks_test {
 namespace {
 
 /// Pages of any size: what an engine's kernel reads at once is not what a rank holds.
@@ -138,4 +138,4 @@ TEST(RunnerRanks, OneThatStoresNothingIsFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::runner_ranks_test

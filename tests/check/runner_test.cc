@@ -5,7 +5,7 @@
 
 #include "check/runs.h"
 
-namespace shadowgraph {
+namespace shadowgraph::runner_test {
 namespace {
 
 /// fa.I-62, fa.I-98: every bucket is captured, and they replay by turns.
@@ -284,4 +284,4 @@ TEST(Runner, AStepThatABackendDoesNotServeIsCountedAndNoFinding) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::runner_test

@@ -8,7 +8,7 @@
 #include "check/canonical.h"
 #include "check/runs.h"
 
-namespace shadowgraph {
+namespace shadowgraph::runner_world_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -92,4 +92,4 @@ TEST(RunnerWorld, WhatAStepStoresIsKAndV) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::runner_world_test

@@ -10,7 +10,7 @@
 #include "kernels/small_sparse.h"
 #include "oracle/sparse_oracle.h"
 
-namespace shadowgraph {
+namespace shadowgraph::sparse_vectors_test {
 namespace {
 
 using Laws = std::set<std::string>;
@@ -298,4 +298,4 @@ TEST(SparseVectors, ALargestLogitThatIsOffIsFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::sparse_vectors_test

@@ -8,7 +8,7 @@
 #include "launch/index_launch.h"
 #include "launch/sparse_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::sparse_world_test {
 namespace {
 
 const DraftShape kDraft{1, 2, 3};
@@ -139,4 +139,4 @@ TEST(SparseWorld, LatentsThatAStepElsewhereLeavesAreReadLater) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::sparse_world_test

@@ -96,7 +96,7 @@ struct StepArrays {
 };
 
 /// "law field row col" of each finding.
-inline Laws laws(const Status& status) {
+inline Laws laws_at(const Status& status) {
   Laws s;
   for (const Finding& f : status.findings())
     s.push_back(f.id + ' ' + f.where.field + f.where.index());

@@ -10,7 +10,7 @@
 
 #include "check/trace_lines.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_batch_test {
 namespace {
 
 RecordedField vector_of(std::vector<int64_t> data) {
@@ -294,4 +294,4 @@ TEST(TraceBatch, APaddedStepMayHaveAnyNumberOfPositionsFromItsTokensOn) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_batch_test

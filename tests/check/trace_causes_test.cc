@@ -14,7 +14,7 @@
 #include "check/slip_lines.h"
 #include "core/laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_causes_test {
 namespace {
 
 using Put = std::function<void(TraceLine&)>;
@@ -391,4 +391,4 @@ TEST(TraceCauses, NothingIsExpectedOfASlotThatWasNeverAllocated) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_causes_test

@@ -7,7 +7,7 @@
 
 #include "check/plan_lines.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_corners_test {
 namespace {
 
 TEST(TraceCorners, ChunksOfNoRequest) {
@@ -122,4 +122,4 @@ TEST(TraceCorners, ACountBetweenThePrefixAndTheWindow) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_corners_test

@@ -8,7 +8,7 @@
 #include "check/plan_lines.h"
 #include "check/traces/trace_plans.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_graph_plans_test {
 namespace {
 
 TEST(TraceGraphPlans, ACapturePlansInFull) {
@@ -150,4 +150,4 @@ TEST(TraceGraphPlans, PartialResultsAreJudgedAxisByAxis) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_graph_plans_test

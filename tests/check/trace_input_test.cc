@@ -10,7 +10,7 @@
 
 #include "check/trace_lines.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_input_test {
 namespace {
 
 RecordedField numbers(std::vector<int64_t> data) {
@@ -269,4 +269,4 @@ TEST(TraceInput, PositionsOfATreeAreDepthsWhereTheKernelHasTheMask) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_input_test

@@ -10,7 +10,7 @@
 
 #include "check/trace_lines.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_laws_test {
 namespace {
 
 /// A line of reports/roles.jsonl, all of which agree.
@@ -466,4 +466,4 @@ TEST(TraceEngines, ZerosAreSlotsWherePage0IsSomebodys) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_laws_test

@@ -17,7 +17,7 @@
 #include "core/refs.h"
 #include "faults/faults.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_names_test {
 namespace {
 
 TEST(TraceNames, WordsThatNoTraceHasAreRefusedWithTheNearest) {
@@ -310,4 +310,4 @@ TEST(TraceNames, TheLawsOfAFieldAreThoseThatItsFindingsBreak) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_names_test

@@ -9,7 +9,7 @@
 
 #include "check/plan_lines.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_pages_test {
 namespace {
 
 /// The list of a plan in pages.
@@ -209,4 +209,4 @@ TEST(TracePages, ARowThatBeginsWithinAPageIsNotInPages) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_pages_test

@@ -9,7 +9,7 @@
 
 #include "check/plan_lines.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_plans_test {
 namespace {
 
 TEST(TracePlans, WhatAgreesHasNoFindingAndNothingIsLeftOut) {
@@ -285,4 +285,4 @@ TEST(TracePlans, ACapturedVerifyReadsItsMask) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_plans_test

@@ -10,7 +10,7 @@
 #include "check/trace_lines.h"
 #include "core/law_counts.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_settings_test {
 namespace {
 
 TraceLine parsed(const std::string& config, const std::string& mode = "decode",
@@ -88,4 +88,4 @@ TEST(TraceSettings, TrialsAreNoJudgements) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_settings_test

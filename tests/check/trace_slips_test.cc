@@ -8,7 +8,7 @@
 
 #include "check/slip_lines.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_slips_test {
 namespace {
 
 struct Change {
@@ -408,4 +408,4 @@ TEST(TraceSlips, AStepWithoutRequestsPlansNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_slips_test

@@ -17,7 +17,7 @@
 #include "shadowgraph/engine/backend.h"
 #include "shadowgraph/engine/buffer_info.h"
 
-namespace shadowgraph {
+namespace shadowgraph::traces_test {
 namespace {
 
 /// Ids of the curated lines that are wrong, found by other means.
@@ -492,4 +492,4 @@ TEST(TraceVerdicts, TheCuratedLinesThatAreWrongAreFlaggedAndNoOther) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::traces_test

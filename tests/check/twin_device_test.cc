@@ -11,7 +11,7 @@
 #include "shadowgraph/device/arena.h"
 #include "shadowgraph/device/graph.h"
 
-namespace shadowgraph {
+namespace shadowgraph::twin_device_test {
 namespace {
 
 /// to[i] = from[i] + 1, four of them.
@@ -226,4 +226,4 @@ TEST(TwinDevice, LeavesTheOtherAloneOnceWorkHereHasFaulted) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::twin_device_test

@@ -12,7 +12,7 @@
 #include "launch/compress_launch.h"
 #include "launch/sparse_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::v4_world_test {
 namespace {
 
 constexpr int32_t kRows = 4;
@@ -214,4 +214,4 @@ TEST(V4World, ATokenThatIsStoredOnceMoreIsFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::v4_world_test

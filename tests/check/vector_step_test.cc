@@ -10,7 +10,7 @@
 #include "check/recorded/two_part_step.h"
 #include "io/curated_vectors.h"
 
-namespace shadowgraph {
+namespace shadowgraph::vector_step_test {
 namespace {
 
 const RecordedCase& two_parts() {
@@ -82,4 +82,4 @@ TEST(VectorStep, WithoutATapItIsTheWholeCall) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::vector_step_test

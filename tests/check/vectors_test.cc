@@ -11,7 +11,7 @@
 #include "core/float_formats.h"
 #include "io/recorded/recorded_cases.h"
 
-namespace shadowgraph {
+namespace shadowgraph::vectors_test {
 namespace {
 
 std::vector<std::string> vector_files() {
@@ -133,4 +133,4 @@ TEST(Vectors, UnknownKernelIsAFinding) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::vectors_test

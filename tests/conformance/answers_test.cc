@@ -10,7 +10,7 @@
 
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::answers_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -103,4 +103,4 @@ TEST(Answers, WhatIsUndefinedIsNotJudged) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::answers_test

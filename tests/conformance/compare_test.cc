@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace shadowgraph {
+namespace shadowgraph::compare_test {
 namespace {
 
 GraphDump diamond() {
@@ -181,4 +181,4 @@ TEST(Isomorphism, EdgeDataBelongToTheirEdge) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::compare_test

@@ -10,7 +10,7 @@
 
 #include "core/laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::conformance_test {
 namespace {
 
 const RecordFile& known() {
@@ -150,7 +150,7 @@ TEST(Conformance, TheDevicesOwnAnswersAreReadBackEqual) {
     }
   }
   ASSERT_GT(answers.size(), 6u);
-  const std::string path = testing::TempDir() + "conformance_test.jsonl";
+  const std::string path = ::testing::TempDir() + "conformance_test.jsonl";
   ASSERT_TRUE(write_records(path, "simulated", "1", answers).ok());
   RecordFile file;
   ASSERT_EQ(read_records(path, &file).to_string(), "ok");
@@ -162,4 +162,4 @@ TEST(Conformance, TheDevicesOwnAnswersAreReadBackEqual) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::conformance_test

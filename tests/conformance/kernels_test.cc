@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-namespace shadowgraph {
+namespace shadowgraph::kernels_test {
 namespace {
 
 constexpr int64_t kElements = 128;
@@ -220,4 +220,4 @@ TEST(Kernels, ALabelIsAnInt32) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::kernels_test

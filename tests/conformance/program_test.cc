@@ -8,7 +8,7 @@
 #include "conformance/programs.h"
 #include "core/laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::program_test {
 namespace {
 
 std::vector<std::string> words(std::string_view text) {
@@ -167,4 +167,4 @@ TEST(Programs, AMisspeltEntryIsSeen) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::program_test

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-namespace shadowgraph {
+namespace shadowgraph::records_test {
 namespace {
 
 using nlohmann::json;
@@ -79,7 +79,7 @@ TEST(Records, EveryFieldIsRead) {
 }
 
 TEST(Records, EveryFieldSurvivesWritingAndReading) {
-  const std::string path = testing::TempDir() + "records_test.jsonl";
+  const std::string path = ::testing::TempDir() + "records_test.jsonl";
   const RecordFile file = parsed(small_record().dump());
   ASSERT_TRUE(write_records(path, "a device", "1.2.3", file.cases).ok());
   RecordFile again;
@@ -184,4 +184,4 @@ TEST(Records, NoNestingIsTooDeepToRefuse) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::records_test

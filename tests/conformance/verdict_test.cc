@@ -7,7 +7,7 @@
 
 #include "core/laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::verdict_test {
 namespace {
 
 constexpr Open kResult[] = {{"", "fact update_result", "2 6"}};
@@ -203,4 +203,4 @@ TEST(Judge, StopsWhenItIsAskedTo) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::verdict_test

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-namespace shadowgraph {
+namespace shadowgraph::choices_test {
 namespace {
 
 /// A small "case": what it is depends on every choice before.
@@ -219,4 +219,4 @@ TEST(Rng, SignedUnitIsInMinusOneToOneInSteps) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::choices_test

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-namespace shadowgraph {
+namespace shadowgraph::covering_test {
 namespace {
 
 /// Draws with names, as a generator of cases has them: some are rare, some need others. A "local"
@@ -165,4 +165,4 @@ TEST(Rounds, EachKindHasItsPlacesInEveryRound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::covering_test

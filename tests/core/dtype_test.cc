@@ -9,7 +9,7 @@
 
 #include "core/float_formats.h"
 
-namespace shadowgraph {
+namespace shadowgraph::dtype_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -24,7 +24,7 @@ struct Format {
 };
 void PrintTo(const Format& f, std::ostream* os) { *os << f.name; }
 
-class Formats : public testing::TestWithParam<Format> {
+class Formats : public ::testing::TestWithParam<Format> {
  protected:
   const Format f = GetParam();
   uint32_t sign_bit() const { return f.codes / 2; }
@@ -126,11 +126,11 @@ TEST_P(Formats, LoadsAndStoresFindTheirElement) {
 // The values are the formats' definitions: IEEE 754 binary16, bfloat16, and OCP OFP8 table 1.
 INSTANTIATE_TEST_SUITE_P(
     All, Formats,
-    testing::Values(Format{"f16", DType::kF16, kF16Format, 1 << 16, 0x1p-24f, 65504.f, 0x3c00},
-                    Format{"bf16", DType::kBF16, kBF16Format, 1 << 16, 0x1p-133f, 0x1.fep127f,
-                           0x3f80},
-                    Format{"e4m3", DType::kE4M3, kE4M3Format, 256, 0x1p-9f, 448.f, 0x38},
-                    Format{"e5m2", DType::kE5M2, kE5M2Format, 256, 0x1p-16f, 57344.f, 0x3c}),
+    ::testing::Values(Format{"f16", DType::kF16, kF16Format, 1 << 16, 0x1p-24f, 65504.f, 0x3c00},
+                      Format{"bf16", DType::kBF16, kBF16Format, 1 << 16, 0x1p-133f, 0x1.fep127f,
+                             0x3f80},
+                      Format{"e4m3", DType::kE4M3, kE4M3Format, 256, 0x1p-9f, 448.f, 0x38},
+                      Format{"e5m2", DType::kE5M2, kE5M2Format, 256, 0x1p-16f, 57344.f, 0x3c}),
     [](const auto& format) { return format.param.name; });
 
 TEST(Fp8, EncodeIsTheNearestOfAScanOverAllCodes) {
@@ -218,4 +218,4 @@ TEST(DType, F32AndF64AreLoadedAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::dtype_test

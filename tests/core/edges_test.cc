@@ -8,7 +8,7 @@
 #include "kernels/dense/decode_paged.h"
 #include "kernels/dense/prefill.h"
 
-namespace shadowgraph {
+namespace shadowgraph::edges_test {
 namespace {
 
 TEST(Edges, AreTheConstantsBesideWhichTheyStand) {
@@ -40,4 +40,4 @@ TEST(Edges, SizesNearThemAreBelowAtAndAboveMultiples) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::edges_test

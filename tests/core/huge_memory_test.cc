@@ -10,7 +10,7 @@
 #include "core/huge_pages.h"
 #include "core/mapping_flags.h"
 
-namespace shadowgraph {
+namespace shadowgraph::huge_memory_test {
 namespace {
 
 TEST(HugeMemory, IsAlignedAndZeroToItsLastByte) {
@@ -65,4 +65,4 @@ TEST(HugeMemory, AskingForPartsOfAPageIsNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::huge_memory_test

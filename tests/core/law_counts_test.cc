@@ -6,7 +6,7 @@
 #include <numeric>
 #include <thread>
 
-namespace shadowgraph {
+namespace shadowgraph::law_counts_test {
 namespace {
 
 int64_t total(const LawCounts& counts) {
@@ -61,4 +61,4 @@ TEST(LawCounts, AddUp) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::law_counts_test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace shadowgraph {
+namespace shadowgraph::nearest_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -32,4 +32,4 @@ TEST(Nearest, HalfOfTheLettersWrongIsNoSlip) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::nearest_test

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace shadowgraph {
+namespace shadowgraph::parallel_test {
 namespace {
 
 TEST(Parallel, EveryItemRunsOnce) {
@@ -62,4 +62,4 @@ TEST(Parallel, InASerialScopeTheDefaultIsOneThreadAndWhatIsAskedForStays) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::parallel_test

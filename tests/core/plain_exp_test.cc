@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace shadowgraph {
+namespace shadowgraph::plain_exp_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -65,4 +65,4 @@ TEST(PlainExp, TheEndsAreWhatTheHeaderSays) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::plain_exp_test

@@ -9,7 +9,7 @@
 #include "core/choices.h"
 #include "core/laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::shrink_test {
 namespace {
 
 /// A list of up to 20 numbers below 1000, made of choices.
@@ -159,4 +159,4 @@ TEST(Shrink, TheWholeCasesDiagnosisStands) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::shrink_test

@@ -8,7 +8,7 @@
 
 #include "core/laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::status_test {
 namespace {
 
 Finding some(const char* expected) {
@@ -124,4 +124,4 @@ TEST(Laws, AreFoundByIdOnly) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::status_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace shadowgraph {
+namespace shadowgraph::tensor_view_test {
 namespace {
 
 TEST(TensorView, IsRowMajorWithoutStrides) {
@@ -61,4 +61,4 @@ TEST(TensorView, StridesOfAbsurdShapesWrapInsteadOfOverflowing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::tensor_view_test

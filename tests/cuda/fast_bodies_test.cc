@@ -12,7 +12,7 @@
 #include "launch/merge_launch.h"
 #include "launch/ragged_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::fast_bodies_test {
 namespace {
 
 void run_fast(const PagedAttention& call, int preference = 99) {
@@ -153,4 +153,4 @@ TEST(FastBodies, APageThatIsNotInThePoolLosesTheRow) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::fast_bodies_test

@@ -8,7 +8,7 @@
 #include "fuzz/fuzz.h"
 #include "shadowgraph/engine/backend.h"
 
-namespace shadowgraph {
+namespace shadowgraph::kernels_on_cpu_test {
 namespace {
 
 TEST(GpuBodies, CallsHaveTheBitsOfTheCpuEagerlyAndReplayed) {
@@ -55,4 +55,4 @@ TEST(GpuBodies, HistoriesOfEveryBackendRunOnThem) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::kernels_on_cpu_test

@@ -9,7 +9,7 @@
 
 #include "fuzz/device/device_grid.h"
 
-namespace shadowgraph {
+namespace shadowgraph::device_test {
 namespace {
 
 int max_calls() {
@@ -47,4 +47,4 @@ TEST(DeviceExhaustive, EveryProgramKeepsTheLaws) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::device_test

@@ -10,7 +10,7 @@
 #include "faults/faults.h"
 #include "fuzz/history/fault_hunt.h"
 
-namespace shadowgraph {
+namespace shadowgraph::diagnosis_test {
 namespace {
 
 constexpr uint64_t kHistories = 4000;
@@ -81,4 +81,4 @@ TEST(Diagnosis, FaultsAreKnownByMistakesOfTheList) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::diagnosis_test

@@ -13,7 +13,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/history/fault_hunt.h"
 
-namespace shadowgraph {
+namespace shadowgraph::faults_test {
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.id; }
 
@@ -235,4 +235,4 @@ TEST(Faults, WhatIsPlantedCountsTheRunsThatHaveEnded) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::faults_test

@@ -9,7 +9,7 @@
 
 #include "fuzz/history/fault_matrix.h"
 
-namespace shadowgraph {
+namespace shadowgraph::matrix_test {
 namespace {
 
 std::vector<MatrixPair> matrix(const std::vector<std::string_view>& ids,
@@ -108,4 +108,4 @@ TEST(FaultMatrix, SaysThatNothingThatIsReadChanged) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::matrix_test

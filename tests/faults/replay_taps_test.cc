@@ -10,7 +10,7 @@
 #include "faults/faults.h"
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::replay_taps_test {
 namespace {
 
 /// Two decodes, of 3 and 5 keys, in pages of one slot.
@@ -122,4 +122,4 @@ TEST(FaultBuffers, AHalfHasTheRequestsOfItsRows) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::replay_taps_test

@@ -9,7 +9,7 @@
 #include "faults/lists.h"
 #include "fuzz/fuzz.h"
 
-namespace shadowgraph {
+namespace shadowgraph::substitutes_test {
 namespace {
 
 /// Ordinary histories with a tap.
@@ -132,4 +132,4 @@ TEST(Substitutes, WhatOnlyTheKernelHasIsNotTheDevices) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::substitutes_test

@@ -14,7 +14,7 @@
 #include "fuzz/call/attention_laws.h"
 #include "fuzz/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::attention_exact_test {
 namespace {
 
 struct Ran {
@@ -40,7 +40,7 @@ void expect_exact_finding(const Status& status, const std::string& part_of_got) 
   EXPECT_NE(status.findings()[0].got.find(part_of_got), std::string::npos) << status.to_string();
 }
 
-class Exact : public testing::TestWithParam<CaseData> {};
+class Exact : public ::testing::TestWithParam<CaseData> {};
 
 TEST_P(Exact, AcceptsWhatTheKernelsGive) {
   EXPECT_EQ(Ran(exact_case(GetParam())).check().to_string(), "ok");
@@ -79,8 +79,8 @@ TEST_P(Exact, SeesARowThatWasNotWritten) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Data, Exact,
-                         testing::Values(CaseData::kUniform, CaseData::kSelector,
-                                         CaseData::kShifted, CaseData::kHuge));
+                         ::testing::Values(CaseData::kUniform, CaseData::kSelector,
+                                           CaseData::kShifted, CaseData::kHuge));
 
 TEST(ExactUniform, SeesAWindowThatIsOneOff) {
   for (int32_t by : {-1, 1}) {
@@ -182,4 +182,4 @@ TEST(ExactShifted, ASinkOfZeroWeighsAllOrNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::attention_exact_test

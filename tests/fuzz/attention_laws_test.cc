@@ -15,7 +15,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::attention_laws_test {
 namespace {
 
 std::string check(CaseData data, const AttentionCase& x) {
@@ -387,4 +387,4 @@ TEST(MergeFootprint, DoesNotReadTheValuesOfAnEmptyState) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::attention_laws_test

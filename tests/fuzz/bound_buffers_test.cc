@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace shadowgraph {
+namespace shadowgraph::bound_buffers_test {
 namespace {
 
 TEST(BoundBuffers, HaveTheirModesLifetimeAndReaders) {
@@ -38,4 +38,4 @@ TEST(BoundBuffers, AComposedBackendHasNoneOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::bound_buffers_test

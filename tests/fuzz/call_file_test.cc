@@ -13,7 +13,7 @@
 #include "fuzz/call/generate.h"
 #include "fuzz/fuzz.h"
 
-namespace shadowgraph {
+namespace shadowgraph::call_file_test {
 namespace {
 
 class CallFile : public ::testing::Test {
@@ -103,4 +103,4 @@ TEST_F(CallFile, IsTheCallOfItsChoices) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::call_file_test

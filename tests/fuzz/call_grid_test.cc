@@ -14,7 +14,7 @@
 #include "fuzz/mutate/mutant.h"
 #include "fuzz/mutate/mutant_judge.h"
 
-namespace shadowgraph {
+namespace shadowgraph::call_grid_test {
 namespace {
 
 CallGridResult run(const CaseRange& range, const AnswerTap& tap = {}, size_t max_findings = 20) {
@@ -171,4 +171,4 @@ TEST(CallGrid, ChangesEveryNumberAndEveryEnumerator) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::call_grid_test

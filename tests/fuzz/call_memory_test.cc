@@ -7,7 +7,7 @@
 #include "attn/validate/shared_bytes.h"
 #include "core/float_formats.h"
 
-namespace shadowgraph {
+namespace shadowgraph::call_memory_test {
 namespace {
 
 TEST(GuardedBuffer, NamesTheFirstByteThatDiffers) {
@@ -234,4 +234,4 @@ TEST(CallMemory, FieldsOfRecordsLieBetweenEachOtherAndShareNoByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::call_memory_test

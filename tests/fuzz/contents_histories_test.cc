@@ -8,7 +8,7 @@
 #include "fuzz/planted_histories.h"
 #include "launch/store_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::contents_histories_test {
 namespace {
 
 /// Knows the pools of the first layer from what is stored there.
@@ -122,4 +122,4 @@ TEST(ContentsHistories, ACopyOfAnotherTokenIsNoticed) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::contents_histories_test

@@ -9,7 +9,7 @@
 
 #include "fuzz/device/device_grid.h"
 
-namespace shadowgraph {
+namespace shadowgraph::device_program_test {
 namespace {
 
 /// Appends all programs that go on from this one by so many calls or fewer, each before those that
@@ -128,4 +128,4 @@ TEST(DeviceGrid, StopsWhenItIsTold) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::device_program_test

@@ -10,7 +10,7 @@
 #include "fuzz/history/history.h"
 #include "launch/attention_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::dual_chunk_histories_test {
 namespace {
 
 constexpr uint64_t kSeed = 5;
@@ -77,4 +77,4 @@ TEST(DualChunkHistories, AnotherPartsQueryIsSeen) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::dual_chunk_histories_test

@@ -9,7 +9,7 @@
 #include "core/laws.h"
 #include "fuzz/fuzz.h"
 
-namespace shadowgraph {
+namespace shadowgraph::features_test {
 namespace {
 
 FuzzResult fuzz(const FuzzOptions& options) {
@@ -145,4 +145,4 @@ TEST(Features, ShrinkingAFailureIsNotCounted) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::features_test

@@ -11,7 +11,7 @@
 #include "../../examples/external_backend/paged_engine.h"
 #include "core/choices.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::fuzz_backend_test {
 namespace {
 
 using my_engine::PagedEngine, my_engine::Slip;
@@ -198,4 +198,4 @@ TEST(FuzzBackend, AFaultIsMissedWhereALaunchReadsItAndInertWhereNoneDoes) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::fuzz_backend_test

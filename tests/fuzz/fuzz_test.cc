@@ -8,7 +8,7 @@
 
 #include "fuzz/call/generate.h"
 
-namespace shadowgraph {
+namespace shadowgraph::fuzz_test {
 namespace {
 
 FuzzResult fuzz(const FuzzOptions& options) {
@@ -247,4 +247,4 @@ TEST(Fuzz, StopsAfterItsMostFindings) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::fuzz_test

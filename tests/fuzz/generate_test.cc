@@ -12,7 +12,7 @@
 #include "kernels/dense/decode_paged.h"
 #include "kernels/dense/prefill.h"
 
-namespace shadowgraph {
+namespace shadowgraph::generate_test {
 namespace {
 
 constexpr uint64_t kCases = 10000;
@@ -289,4 +289,4 @@ TEST(Generate, AnyChoicesGiveALawfulCase) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::generate_test

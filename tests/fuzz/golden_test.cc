@@ -7,7 +7,7 @@
 #include "fuzz/call/attention_scene.h"
 #include "fuzz/fuzz.h"
 
-namespace shadowgraph {
+namespace shadowgraph::golden_test {
 namespace {
 
 constexpr uint64_t kDigest = 0x0598303c4c539ff1;  // of cases 0..149 of seed 1
@@ -55,4 +55,4 @@ TEST(GoldenCases, AreDrawnAlikeByEveryCompiler) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::golden_test

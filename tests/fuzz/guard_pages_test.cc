@@ -10,7 +10,7 @@
 
 #include "fuzz/call/call_memory.h"
 
-namespace shadowgraph {
+namespace shadowgraph::guard_pages_test {
 namespace {
 
 int32_t read(const std::byte* at) {
@@ -92,4 +92,4 @@ TEST(CallMemory, AWriteOneElementTooFarIsNamedWhereverTheListLies) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::guard_pages_test

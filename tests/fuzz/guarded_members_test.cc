@@ -14,7 +14,7 @@
 #include "fuzz/call/sparse_laws.h"
 #include "fuzz/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::guarded_members_test {
 namespace {
 
 /// Counts members that have memory, and names those whose memory is not guarded.
@@ -158,4 +158,4 @@ TEST(GuardedMembers, ARightKernelTouchesNoClosedPage) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::guarded_members_test

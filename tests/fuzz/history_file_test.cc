@@ -14,7 +14,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/history/buffer_log.h"
 
-namespace shadowgraph {
+namespace shadowgraph::history_file_test {
 namespace {
 
 HistoryCase case_number(uint64_t number, const MakeTap& tap = {},
@@ -143,4 +143,4 @@ TEST_F(CaseFile, ItsLogHasWhatFillChanged) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::history_file_test

@@ -11,7 +11,7 @@
 #include "fuzz/fuzz.h"
 #include "runtime/scheduler.h"
 
-namespace shadowgraph {
+namespace shadowgraph::history_test {
 namespace {
 
 constexpr uint64_t kSeed = 11;
@@ -181,4 +181,4 @@ TEST(History, WhatAHistoryMadeIsReadWhole) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::history_test

@@ -14,7 +14,7 @@
 #include "fuzz/call/recurrent_laws.h"
 #include "fuzz/fuzz.h"
 
-namespace shadowgraph {
+namespace shadowgraph::kernel_slips_test {
 namespace {
 
 /// A kernel with a slip: false if it is right for such a call.
@@ -166,4 +166,4 @@ TEST(KernelSlips, AStateAtAnOffsetOf32BitsIsFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::kernel_slips_test

@@ -10,7 +10,7 @@
 #include "fuzz/planted_histories.h"
 #include "oracle/oracle.h"
 
-namespace shadowgraph {
+namespace shadowgraph::magnitude_histories_test {
 namespace {
 
 /// fn(call, row) of each row of a launch of paged attention, after it ran.
@@ -68,4 +68,4 @@ TEST(MagnitudeProbes, HistoriesFindThem) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::magnitude_histories_test

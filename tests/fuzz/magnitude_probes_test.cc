@@ -14,7 +14,7 @@
 #include "fuzz/fuzz.h"
 #include "testing/kernel_faults.h"
 
-namespace shadowgraph {
+namespace shadowgraph::magnitude_probes_test {
 namespace {
 
 using testing::KernelOptions;
@@ -147,4 +147,4 @@ TEST(MagnitudeProbes, EachSlipOfAnLseIsFoundInEachCall) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::magnitude_probes_test

@@ -13,7 +13,7 @@
 #include "faults/launches.h"
 #include "fuzz/planted_histories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::model_probes_test {
 namespace {
 
 /// Changes each attention launch of a step but its first one, given that one's call; of launches
@@ -175,4 +175,4 @@ TEST(ModelProbes, EachIsFoundAmongAllBackends) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::model_probes_test

@@ -13,7 +13,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/history/history.h"
 
-namespace shadowgraph {
+namespace shadowgraph::own_streams_test {
 namespace {
 
 constexpr uint64_t kSeed = 17;
@@ -58,7 +58,7 @@ struct LeftOut {
 };
 void PrintTo(const LeftOut& l, std::ostream* out) { *out << l.name; }
 
-class WaitLeftOut : public testing::TestWithParam<LeftOut> {};
+class WaitLeftOut : public ::testing::TestWithParam<LeftOut> {};
 
 TEST_P(WaitLeftOut, IsFoundByTheMissingOrderAlone) {
   std::set<std::string> laws;
@@ -86,7 +86,7 @@ TEST_P(WaitLeftOut, IsNothingWhereAllWorkIsOnOneStream) {
 
 INSTANTIATE_TEST_SUITE_P(
     OwnStreams, WaitLeftOut,
-    testing::Values(
+    ::testing::Values(
         LeftOut{"uploads", tap_of<Without<StreamWait::kUploadsOnForward>>(), "flashattention"},
         LeftOut{"uploads_of_lists", tap_of<Without<StreamWait::kUploadsOnForward>>(), "flashinfer"},
         LeftOut{"forward", tap_of<Without<StreamWait::kForwardOnUploads>>(), "flashmla"},
@@ -114,4 +114,4 @@ TEST(OwnStreams, StagingThatIsWrittenTooEarlyIsFoundThoughItsCopyHasRun) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::own_streams_test

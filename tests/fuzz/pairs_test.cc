@@ -13,7 +13,7 @@
 #include "fuzz/call/generate.h"
 #include "fuzz/fuzz.h"
 
-namespace shadowgraph {
+namespace shadowgraph::pairs_test {
 namespace {
 
 std::vector<std::string> unmet(const Covering& covering, const PairSet& met) {
@@ -201,4 +201,4 @@ TEST(RarePairs, PrefixChunksUnderASoftCap) { expect_found_soon<CappedPrefixChunk
 TEST(RarePairs, WideTreesInGraphsWithLargePages) { expect_found_soon<WideTreesInLargePages>(); }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::pairs_test

@@ -11,7 +11,7 @@
 #include "core/float_formats.h"
 #include "fuzz/fuzz.h"
 
-namespace shadowgraph {
+namespace shadowgraph::recurrent_laws_test {
 namespace {
 
 using Call = RecurrentScene::Call;
@@ -377,4 +377,4 @@ TEST(LinearCases, HaveEveryFeature) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::recurrent_laws_test

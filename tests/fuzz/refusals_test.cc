@@ -14,7 +14,7 @@
 #include "fuzz/call/sparse_laws.h"
 #include "fuzz/fuzz.h"
 
-namespace shadowgraph {
+namespace shadowgraph::refusals_test {
 namespace {
 
 using Counts = std::map<std::string, int>;
@@ -122,4 +122,4 @@ TEST(Refusals, SeeARefusalUnderAnotherLawAndOneThatWrites) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::refusals_test

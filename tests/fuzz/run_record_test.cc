@@ -13,7 +13,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/history/history_pairs.h"
 
-namespace shadowgraph {
+namespace shadowgraph::run_record_test {
 namespace {
 
 std::vector<const Backend*> everyone() {
@@ -219,4 +219,4 @@ TEST(RunRecord, WhatIsNoDigestIsRefusedWithItsLine) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::run_record_test

@@ -10,7 +10,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/history/history.h"
 
-namespace shadowgraph {
+namespace shadowgraph::sparse_histories_test {
 namespace {
 
 constexpr uint64_t kSeed = 5;
@@ -53,4 +53,4 @@ TEST(SparseHistories, ChooseFewOfManyKeysInEveryMode) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::sparse_histories_test

@@ -8,7 +8,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/small_sparse_case.h"
 
-namespace shadowgraph {
+namespace shadowgraph::sparse_laws_test {
 namespace {
 
 using Call = SparseCase::Call;
@@ -333,4 +333,4 @@ TEST(SparseCases, HaveEveryFeature) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::sparse_laws_test

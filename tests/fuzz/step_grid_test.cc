@@ -11,7 +11,7 @@
 #include "faults/faults.h"
 #include "fuzz/grid/grid_parts.h"
 
-namespace shadowgraph {
+namespace shadowgraph::step_grid_test {
 
 void PrintTo(const StepGrid& grid, std::ostream* out) { *out << grid.name; }
 
@@ -382,4 +382,4 @@ TEST(StepGrid, AFindingNamesTheStepsThatItNeedsBefore) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::step_grid_test

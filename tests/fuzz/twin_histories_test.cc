@@ -13,7 +13,7 @@
 #include "fuzz/history/history.h"
 #include "launch/attention_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::twin_histories_test {
 namespace {
 
 constexpr uint64_t kSeed = 29;
@@ -147,4 +147,4 @@ TEST(TwinHistories, APlantedFaultHasTheSameNumbers) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::twin_histories_test

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <variant>
 
-namespace shadowgraph {
+namespace shadowgraph::update_grid_test {
 namespace {
 
 UpdateGridResult run(const MakeSimDevice& make = {}, const CaseRange& range = {}) {
@@ -216,4 +216,4 @@ TEST(UpdateGrid, WhatMustBeRefusedIsNotTaken) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::update_grid_test

@@ -6,7 +6,7 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/history/history.h"
 
-namespace shadowgraph {
+namespace shadowgraph::v4_histories_test {
 namespace {
 
 constexpr uint64_t kSeed = 7;
@@ -59,4 +59,4 @@ TEST(V4Histories, OfTwoHalvesFindNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::v4_histories_test

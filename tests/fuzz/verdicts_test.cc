@@ -8,7 +8,7 @@
 #include "fuzz/history/effects.h"
 #include "fuzz/planted_histories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::verdicts_test {
 namespace {
 
 /// It says that it acts, and changes nothing.
@@ -202,4 +202,4 @@ TEST(Effects, AreTheOutputsAndNotWhatLiesBehindThem) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::verdicts_test

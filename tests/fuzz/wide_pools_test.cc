@@ -13,7 +13,7 @@
 #include "fuzz/history/history.h"
 #include "graph/memory/memory.h"
 
-namespace shadowgraph {
+namespace shadowgraph::wide_pools_test {
 namespace {
 
 constexpr uint64_t kSeed = 23;
@@ -87,4 +87,4 @@ TEST(WidePools, AnOffsetOf32BitsIsFoundThereAlone) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::wide_pools_test

@@ -19,7 +19,7 @@
 #include "shadowgraph/device/sim_device.h"
 #include "shadowgraph/layers/sparse.h"
 
-namespace shadowgraph {
+namespace shadowgraph::wide_sizes_test {
 namespace {
 
 __extension__ using Wide = __int128;
@@ -322,4 +322,4 @@ TEST(WideSizes, LimitsThat32BitsCannotSayAreRefused) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::wide_sizes_test

@@ -5,10 +5,10 @@
 #include "shadowgraph/device/graph.h"
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::annotations_test {
 namespace {
 
-class Annotated : public testing::TestWithParam<uint64_t> {
+class Annotated : public ::testing::TestWithParam<uint64_t> {
  protected:
   Annotated() : device_({.seed = GetParam(), .choose = {}}), stream_(device_) {
     void* p = nullptr;
@@ -64,7 +64,7 @@ TEST_P(Annotated, AStepBeginsWithoutAnEffectOnOlderWork) {
   EXPECT_EQ(found(), "mem.stale_input");
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Annotated, testing::Range<uint64_t>(0, 16));
+INSTANTIATE_TEST_SUITE_P(Seeds, Annotated, ::testing::Range<uint64_t>(0, 16));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::annotations_test

@@ -10,7 +10,7 @@
 #include "graph/capture/buckets.h"
 #include "patterns_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::arena_refusals_test {
 namespace {
 
 /// A device that refuses one call when it is told to.
@@ -189,7 +189,7 @@ TEST(ArenaRefusals, WithoutItsEventAnArenaBindsNothing) {
 
 // Streams and graphs.
 
-class GraphRefusals : public testing::Test {
+class GraphRefusals : public ::testing::Test {
  protected:
   GraphRefusals() : stream_(device_) {
     void* p = nullptr;
@@ -274,7 +274,7 @@ TEST_F(GraphRefusals, APooledGraphThatIsNotRecordedIsAsItWas) {
 
 // Buckets.
 
-class BucketRefusals : public testing::Test {
+class BucketRefusals : public ::testing::Test {
  protected:
   BucketRefusals()
       : stream_(device_),
@@ -326,4 +326,4 @@ TEST_F(BucketRefusals, AStepThatCannotBeRecordedAgainIsNotReplayed) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::arena_refusals_test

@@ -10,7 +10,7 @@
 
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::arena_test {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -480,4 +480,4 @@ TEST(Arena, ARowIsItsOwnersOrShared) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::arena_test

@@ -11,7 +11,7 @@
 #include "shadowgraph/device/graph.h"
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::asan_guard_test {
 namespace {
 
 // Reads or writes elements [first, first + count) of p one by one, and declares [said, said +
@@ -36,7 +36,7 @@ const Kernel kSilentWalk{"silent walk", walk};
 
 constexpr int32_t kElements = 64;
 
-class AsanGuardTest : public testing::TestWithParam<bool> {
+class AsanGuardTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     const BufferSpec specs[] = {{"before", DType::kI32, {kElements}, Lifetime::kPersistent},
@@ -127,11 +127,11 @@ TEST_P(AsanGuardDeathTest, NothingWasDeclared) {
   EXPECT_DEATH(run(kWalk, 8, 8 + kElements, 1, false), "use-after-poison");
 }
 
-constexpr auto kName = [](const testing::TestParamInfo<bool>& info) {
+constexpr auto kName = [](const ::testing::TestParamInfo<bool>& info) {
   return info.param ? "Replayed" : "Eager";
 };
-INSTANTIATE_TEST_SUITE_P(Modes, AsanGuardTest, testing::Bool(), kName);
-INSTANTIATE_TEST_SUITE_P(Modes, AsanGuardDeathTest, testing::Bool(), kName);
+INSTANTIATE_TEST_SUITE_P(Modes, AsanGuardTest, ::testing::Bool(), kName);
+INSTANTIATE_TEST_SUITE_P(Modes, AsanGuardDeathTest, ::testing::Bool(), kName);
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::asan_guard_test

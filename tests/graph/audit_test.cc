@@ -6,12 +6,12 @@
 
 #include "patterns_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::audit_test {
 namespace {
 
 using Body = std::function<void(Stream&)>;
 
-class Audit : public testing::Test {
+class Audit : public ::testing::Test {
  protected:
   Audit() : a_(rig_.bind("a", 8)), b_(rig_.bind("b", 8)), host_(8) {}
 
@@ -154,4 +154,4 @@ TEST_F(Audit, ShapesOfLaunchesAreScalars) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::audit_test

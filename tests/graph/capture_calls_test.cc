@@ -9,7 +9,7 @@
 
 #include "graph/capture_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::capture_calls_test {
 namespace {
 
 using enum DeviceError;
@@ -380,4 +380,4 @@ TEST_F(CaptureCalls, AGraphThatWasGivenIsKeptWithoutAskingForIt) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::capture_calls_test

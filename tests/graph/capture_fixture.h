@@ -17,7 +17,7 @@ namespace shadowgraph {
 inline constexpr CaptureMode kModes[] = {CaptureMode::kGlobal, CaptureMode::kThreadLocal,
                                          CaptureMode::kRelaxed};
 
-class CaptureTest : public testing::Test {
+class CaptureTest : public ::testing::Test {
  public:
   using Error = DeviceError;
   using Pairs = std::vector<std::pair<int, int>>;

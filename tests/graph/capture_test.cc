@@ -8,7 +8,7 @@
 #include <functional>
 #include <string>
 
-namespace shadowgraph {
+namespace shadowgraph::capture_test {
 namespace {
 
 using enum DeviceError;
@@ -23,7 +23,7 @@ bool forbidden(CaptureMode capture, CaptureMode thread, bool own) {
   return own || (capture == kGlobal && thread == kGlobal);
 }
 
-class Gate : public testing::Test {
+class Gate : public ::testing::Test {
  protected:
   struct State {
     State() {
@@ -388,4 +388,4 @@ TEST_F(Gate, ADestroyedForkLeavesItsWorkBehindAndADestroyedOriginEndsTheCapture)
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::capture_test

@@ -13,7 +13,7 @@
 #include "core/choices.h"
 #include "graph/capture_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::capture_threads_test {
 namespace {
 
 using enum DeviceError;
@@ -298,4 +298,4 @@ TEST(CaptureHistory, IsFixedBySeedAndInterleaving) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::capture_threads_test

@@ -7,12 +7,12 @@
 #include "conformance/kernels.h"
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::device_calls_test {
 namespace {
 
 using enum DeviceError;
 
-class DeviceCalls : public testing::TestWithParam<uint64_t> {
+class DeviceCalls : public ::testing::TestWithParam<uint64_t> {
  protected:
   DeviceCalls() : device_({.seed = GetParam(), .choose = {}}) {
     for (int32_t** p : {&a_, &b_}) {
@@ -200,7 +200,7 @@ TEST_P(DeviceCalls, TimeElapsesBetweenEventsThatKeepItAndWereRecorded) {
   EXPECT_GE(ms, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, DeviceCalls, testing::Range<uint64_t>(0, 12));
+INSTANTIATE_TEST_SUITE_P(Seeds, DeviceCalls, ::testing::Range<uint64_t>(0, 12));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::device_calls_test

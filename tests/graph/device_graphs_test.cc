@@ -7,7 +7,7 @@
 
 #include "graph/capture_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::device_graphs_test {
 namespace {
 
 using enum DeviceError;
@@ -336,4 +336,4 @@ TEST_F(EveryOrderOfADevice, IsOfAFlatGraphOnAStreamThatCapturesNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::device_graphs_test

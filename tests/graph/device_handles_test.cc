@@ -8,7 +8,7 @@
 
 #include "graph/capture_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::device_handles_test {
 namespace {
 
 using enum DeviceError;
@@ -303,4 +303,4 @@ TEST_F(DeviceHandles, FlagsThatAreNotAreRefused) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::device_handles_test

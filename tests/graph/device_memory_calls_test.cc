@@ -7,7 +7,7 @@
 
 #include "graph/capture_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::device_memory_calls_test {
 namespace {
 
 using enum DeviceError;
@@ -274,4 +274,4 @@ TEST_F(DeviceMemoryCalls, TheShadowOfABufferCostsNineBytesAGranule) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::device_memory_calls_test

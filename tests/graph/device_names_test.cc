@@ -6,7 +6,7 @@
 
 #include "shadowgraph/device/device_api.h"
 
-namespace shadowgraph {
+namespace shadowgraph::device_names_test {
 namespace {
 
 TEST(DeviceNames, AreCudasOwnForEveryError) {
@@ -27,4 +27,4 @@ TEST(DeviceNames, AreCudasOwnForEveryOtherCall) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::device_names_test

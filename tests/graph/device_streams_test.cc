@@ -6,7 +6,7 @@
 
 #include "graph/capture_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::device_streams_test {
 namespace {
 
 using enum DeviceError;
@@ -191,4 +191,4 @@ TEST_F(DeviceStreams, AHostFunctionIsToldNothingAndChangesNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::device_streams_test

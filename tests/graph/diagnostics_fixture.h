@@ -91,7 +91,7 @@ inline std::vector<FaultRun> runs_of(std::span<const Fault> faults) {
   return runs;
 }
 
-class Diagnostics : public testing::TestWithParam<FaultRun> {
+class Diagnostics : public ::testing::TestWithParam<FaultRun> {
  protected:
   static constexpr uint64_t kSeeds = 8;
 
@@ -117,7 +117,7 @@ class Diagnostics : public testing::TestWithParam<FaultRun> {
   }
 };
 
-inline std::string name_of_run(const testing::TestParamInfo<FaultRun>& run) {
+inline std::string name_of_run(const ::testing::TestParamInfo<FaultRun>& run) {
   return std::string(run.param.fault.name) + (run.param.replayed ? "_replayed" : "_eager");
 }
 

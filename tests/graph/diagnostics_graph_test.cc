@@ -1,7 +1,7 @@
 // The laws of graphs: see diagnostics_test.cc.
 #include "diagnostics_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::diagnostics_graph_test {
 namespace {
 
 /// Recorded again, with what the fault changes.
@@ -135,10 +135,11 @@ const Fault kFaults[] = {
      {"cudaLaunchKernel", "cudaErrorInvalidValue (1)"}},
 };
 
-INSTANTIATE_TEST_SUITE_P(Graph, Diagnostics, testing::ValuesIn(runs_of(kFaults)), name_of_run);
+INSTANTIATE_TEST_SUITE_P(Graph, Diagnostics, ::testing::ValuesIn(runs_of(kFaults)), name_of_run);
 
 }  // namespace
+}  // namespace shadowgraph::diagnostics_graph_test
 
-std::span<const Fault> graph_faults() { return kFaults; }
-
-}  // namespace shadowgraph
+std::span<const shadowgraph::Fault> shadowgraph::graph_faults() {
+  return diagnostics_graph_test::kFaults;
+}

@@ -3,7 +3,7 @@
 // did what: kernel, node, launch. The last test keeps the table whole.
 #include "diagnostics_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::diagnostics_test {
 namespace {
 
 void past_the_neighbour(World& w) {
@@ -326,7 +326,7 @@ const Fault kFaults[] = {
 
 TEST_P(Diagnostics, IsFoundAndItsCleanTwinIsNot) { expect_diagnosis(); }
 
-INSTANTIATE_TEST_SUITE_P(Memory, Diagnostics, testing::ValuesIn(runs_of(kFaults)), name_of_run);
+INSTANTIATE_TEST_SUITE_P(Memory, Diagnostics, ::testing::ValuesIn(runs_of(kFaults)), name_of_run);
 
 TEST(DiagnosticsTable, EveryLawHasAFault) {
   for (const Law& law : kLaws) {
@@ -343,4 +343,4 @@ TEST(DiagnosticsTable, EveryLawHasAFault) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::diagnostics_test

@@ -8,11 +8,11 @@
 #include "shadowgraph/device/graph.h"
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::every_order_test {
 namespace {
 
 /// A graph of single-int kernels over one buffer of 8, on as many independent roots as wanted.
-class EveryOrder : public testing::Test {
+class EveryOrder : public ::testing::Test {
  protected:
   EveryOrder() {
     void* p = nullptr;
@@ -101,4 +101,4 @@ TEST_F(EveryOrder, TheNumberOfOrdersIsBounded) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::every_order_test

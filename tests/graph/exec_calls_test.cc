@@ -6,7 +6,7 @@
 
 #include "graph/capture_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::exec_calls_test {
 namespace {
 
 using enum DeviceError;
@@ -107,4 +107,4 @@ TEST_F(ExecCalls, WaitingForOneStreamOrdersNothingAfterAnother) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::exec_calls_test

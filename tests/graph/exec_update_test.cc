@@ -2,7 +2,7 @@
 
 #include "graph/store_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::exec_update_test {
 namespace {
 
 using enum DeviceError;
@@ -317,4 +317,4 @@ TEST_F(ExecNodes, KernelsCopiesAndSetsCanBeDisabled) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::exec_update_test

@@ -6,7 +6,7 @@
 #include "graph/executor_fixture.h"
 #include "graph/memory/host_memory.h"
 
-namespace shadowgraph {
+namespace shadowgraph::executor_corners_test {
 namespace {
 
 using Values = std::vector<int32_t>;
@@ -484,4 +484,4 @@ TEST_F(ExecutorCorners, ACopysSourceIsWatchedByOperationAndNode) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::executor_corners_test

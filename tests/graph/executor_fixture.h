@@ -60,7 +60,7 @@ class Body {
   ExecBody body_;
 };
 
-class ExecutorTest : public testing::Test {
+class ExecutorTest : public ::testing::Test {
  protected:
   /// choose: none: eager.
   void make(Choose choose = nullptr, bool checked = true) {

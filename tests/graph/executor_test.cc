@@ -8,7 +8,7 @@
 #include "core/choices.h"
 #include "executor_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::executor_test {
 namespace {
 
 using Values = std::vector<int32_t>;
@@ -365,4 +365,4 @@ TEST_F(Executors, AnUncheckedSetOutsideMemoryIsAnIllegalAddress) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::executor_test

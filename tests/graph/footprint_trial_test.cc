@@ -13,7 +13,7 @@
 #include "shadowgraph/device/graph.h"
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::footprint_trial_test {
 namespace {
 
 /// Elements of one access: what the body does, and what its footprint says.
@@ -53,7 +53,7 @@ const Kernel kSum{"sum", sum, say};
 constexpr int32_t kElements = 64, kMany = 1 << 16;
 
 /// In the build of AddressSanitizer the first run already ends the test.
-class FootprintTrialTest : public testing::TestWithParam<bool> {
+class FootprintTrialTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     const BufferSpec specs[] = {{"in", DType::kI32, {kElements}, Lifetime::kPersistent},
@@ -160,8 +160,8 @@ TEST_P(FootprintTrialTest, WhatTheFootprintWritesIsWritten) {
 
 #endif
 
-INSTANTIATE_TEST_SUITE_P(Runs, FootprintTrialTest, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Runs, FootprintTrialTest, ::testing::Bool(),
                          [](const auto& run) { return run.param ? "Replayed" : "Eager"; });
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::footprint_trial_test

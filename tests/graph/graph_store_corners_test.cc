@@ -8,7 +8,7 @@
 #include "graph/capture/check_params.h"
 #include "graph/store_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::graph_store_corners_test {
 namespace {
 
 using enum DeviceError;
@@ -407,4 +407,4 @@ TEST_F(GraphCorners, CopiesAreNamedByTheirDirection) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::graph_store_corners_test

@@ -4,7 +4,7 @@
 
 #include "graph/store_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::graph_store_test {
 namespace {
 
 using enum DeviceError;
@@ -440,4 +440,4 @@ TEST(DeviceNames, AreCudas) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::graph_store_test

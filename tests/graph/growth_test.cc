@@ -6,7 +6,7 @@
 #include "memory_fixture.h"
 #include "store_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::growth_test {
 namespace {
 
 // Writers.
@@ -370,4 +370,4 @@ TEST_F(GrowingWork, AKernelMaySetAConditionalHandleAnywhere) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::growth_test

@@ -5,7 +5,7 @@
 #include "graph/executor/races.h"
 #include "graph/executor_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::happens_before_test {
 namespace {
 
 /// Bodies of n nodes, of which the first two are in a row.
@@ -184,4 +184,4 @@ TEST_F(RaceLog, OfVeryManyOperationsTheOldestIsForgottenIfItIsDone) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::happens_before_test

@@ -3,7 +3,7 @@
 
 #include "executor_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::host_memory_test {
 namespace {
 
 using Values = std::vector<int32_t>;
@@ -110,4 +110,4 @@ TEST_F(HostMemoryTest, AHostFunctionDoesNotHideWhatTheHostChangedBefore) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::host_memory_test

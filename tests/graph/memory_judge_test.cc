@@ -6,7 +6,7 @@
 
 #include "memory_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::memory_judge_test {
 namespace {
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
@@ -341,4 +341,4 @@ TEST(MemoryJudge, UncheckedMemorySeesNothingButIllegalAddresses) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::memory_judge_test

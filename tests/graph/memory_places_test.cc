@@ -13,7 +13,7 @@
 #include "graph/memory/shadow.h"
 #include "graph/memory_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::memory_places_test {
 namespace {
 
 TEST(MemoryPlaces, BakedPointersAreEqualInAllOrNotEqual) {
@@ -412,4 +412,4 @@ TEST(MemoryPlaces, OfABufferOfLaterWorkOneClobberIsTold) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::memory_places_test

@@ -10,7 +10,7 @@
 #include "memory_fixture.h"
 #include "shadowgraph/huge_memory.h"
 
-namespace shadowgraph {
+namespace shadowgraph::memory_test {
 namespace {
 
 TEST(Memory, FreedAddressIsHandedOutAgainAsAnotherGeneration) {
@@ -232,4 +232,4 @@ TEST(Memory, LargeBlocksAskForHugePages) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::memory_test

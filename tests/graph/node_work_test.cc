@@ -5,7 +5,7 @@
 
 #include "executor_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::node_work_test {
 namespace {
 
 using Values = std::vector<int32_t>;
@@ -173,4 +173,4 @@ TEST_F(ConditionalNodes, ALoopThatNothingEndsIsStuck) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::node_work_test

@@ -11,7 +11,7 @@
 #include "core/choices.h"
 #include "executor_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::orders_test {
 namespace {
 
 using Order = std::vector<int32_t>;
@@ -109,4 +109,4 @@ TEST(Orders, EveryOutcomeIsVisitedOnce) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::orders_test

@@ -10,7 +10,7 @@
 #include "graph/capture/buckets.h"
 #include "patterns_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::patterns_buckets_test {
 namespace {
 
 std::vector<std::byte> padding_of(int32_t value) {
@@ -391,4 +391,4 @@ TEST(Buckets, AFillThatFailsIsReportedAndNothingRuns) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::patterns_buckets_test

@@ -11,7 +11,7 @@
 #include "patterns_fixture.h"
 #include "shadowgraph/engine/backend.h"
 
-namespace shadowgraph {
+namespace shadowgraph::patterns_metadata_test {
 namespace {
 
 using Longs = std::vector<int64_t>;
@@ -191,4 +191,4 @@ TEST(Patterns, G158_ARefillOfSharedLengthsIsRefusedByTheOtherRunner) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::patterns_metadata_test

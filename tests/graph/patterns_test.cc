@@ -13,7 +13,7 @@
 
 #include "patterns_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::patterns_test {
 namespace {
 
 void copy4(Stream& s, void* to, const void* from) {
@@ -401,4 +401,4 @@ TEST(Patterns, G160_AReplayIsTheEagerRunBitForBit) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::patterns_test

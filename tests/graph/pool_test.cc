@@ -10,7 +10,7 @@
 #include "graph/memory/graph_pool.h"
 #include "patterns_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::pool_test {
 namespace {
 
 TEST(GraphPool, ABlockIsAMultipleOf512BytesAndNothingGoesBackEarly) {
@@ -173,4 +173,4 @@ TEST(PooledGraph, AFailedRecordingChangesNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::pool_test

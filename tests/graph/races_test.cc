@@ -5,7 +5,7 @@
 
 #include "executor_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::races_test {
 namespace {
 
 class RacesTest : public ExecutorTest {};
@@ -303,4 +303,4 @@ TEST_F(RacesTest, TheLogIsBounded) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::races_test

@@ -11,7 +11,7 @@
 
 namespace shadowgraph {
 
-class StoreTest : public testing::Test {
+class StoreTest : public ::testing::Test {
  protected:
   using Error = DeviceError;
   using Pairs = std::vector<std::pair<int, int>>;

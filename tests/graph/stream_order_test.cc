@@ -6,7 +6,7 @@
 
 #include "graph/capture_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::stream_order_test {
 namespace {
 
 using enum DeviceError;
@@ -139,4 +139,4 @@ TEST_F(StreamOrder, EdgesOrderAGraphNotTheOrderInWhichItsNodesWereAdded) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::stream_order_test

@@ -11,7 +11,7 @@
 #include "shadowgraph/device/graph.h"
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::wide_memory_test {
 namespace {
 
 using enum DeviceError;
@@ -22,7 +22,7 @@ constexpr const char* kTooWide =
 
 constexpr size_t kPitch = (size_t{1} << 32) + 64, kRows = 4, kWidth = 16;
 
-class WideRows : public testing::Test {
+class WideRows : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!kHasWideMemory) GTEST_SKIP() << kTooWide;
@@ -137,4 +137,4 @@ TEST(WideBuffer, WhatOverflowsIsRefused) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::wide_memory_test

@@ -5,7 +5,7 @@
 #include "io/recorded/recorded_cases.h"
 #include "io/safetensors_bytes.h"
 
-namespace shadowgraph {
+namespace shadowgraph::allocation_test {
 namespace {
 
 /// Runs body() -> Status with the first, second, ... allocation failing, until it needs fewer;
@@ -98,4 +98,4 @@ TEST(Allocation, WhetherAFileHoldsRecurrentVectorsIsFalseWithoutMemory) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::allocation_test

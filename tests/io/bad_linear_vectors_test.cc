@@ -7,7 +7,7 @@
 
 #include "io/curated_linear.h"
 
-namespace shadowgraph {
+namespace shadowgraph::bad_linear_vectors_test {
 namespace {
 
 /// A file with one element of a tensor changed, and the memory of that tensor.
@@ -483,4 +483,4 @@ TEST(LinearVectors, BadCaseIsLeftOutAndTheOthersAreRead) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::bad_linear_vectors_test

@@ -7,7 +7,7 @@
 #include "io/curated_vectors.h"
 #include "io/recorded/case_tensors.h"
 
-namespace shadowgraph {
+namespace shadowgraph::bad_vectors_test {
 namespace {
 
 /// Fields that no bad value may stand in.
@@ -340,4 +340,4 @@ TEST(KernelVectors, FindingNamesItsCaseHoweverLongThePath) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::bad_vectors_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace shadowgraph {
+namespace shadowgraph::case_reader_test {
 namespace {
 
 /// One case with a tensor "t" of six i32, [2, 3], and one number of metadata.
@@ -72,4 +72,4 @@ TEST_F(CaseReaderShapes, ATensorOfAnotherTypeTellsNoSize) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::case_reader_test

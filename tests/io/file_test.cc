@@ -20,7 +20,7 @@
 
 #include "io/temporary_folder.h"
 
-namespace shadowgraph {
+namespace shadowgraph::file_test {
 namespace {
 
 std::vector<std::byte> bytes_of(size_t n) {
@@ -185,4 +185,4 @@ TEST(File, MemoryThatRunsOutIsAFinding) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::file_test

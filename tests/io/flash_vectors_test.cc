@@ -6,7 +6,7 @@
 #include "attn/mask.h"
 #include "io/curated_vectors.h"
 
-namespace shadowgraph {
+namespace shadowgraph::flash_vectors_test {
 namespace {
 
 const PagedAttention& first_call(const RecordedCase& v) {
@@ -170,4 +170,4 @@ TEST(FlashVectors, KindsThatNobodyKnowsAreSkippedByName) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::flash_vectors_test

@@ -7,7 +7,7 @@
 
 #include "io/curated_vectors.h"
 
-namespace shadowgraph {
+namespace shadowgraph::form_fields_test {
 namespace {
 
 /// All curated files, below tests/data.
@@ -335,4 +335,4 @@ TEST(FormFields, EachRowOfTheTableIsReadInSomeForm) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::form_fields_test

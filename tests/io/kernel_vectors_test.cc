@@ -12,7 +12,7 @@
 #include "io/curated_vectors.h"
 #include "io/recorded/recorded_cases.h"
 
-namespace shadowgraph {
+namespace shadowgraph::kernel_vectors_test {
 namespace {
 
 /// kernels/*.safetensors of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
@@ -323,4 +323,4 @@ TEST(KernelVectors, PrefixMaskOfASlidingWindowCaseIsTheWholeRequestsWindow) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::kernel_vectors_test

@@ -11,7 +11,7 @@
 #include "io/naive_linear.h"
 #include "io/recorded/recorded_cases.h"
 
-namespace shadowgraph {
+namespace shadowgraph::linear_vectors_test {
 namespace {
 
 /// linear/*.safetensors of the folder that SHADOWGRAPH_VECTORS names; by default the curated ones.
@@ -388,4 +388,4 @@ TEST(LinearVectors, TheCasesMemoryOutlivesItsFile) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::linear_vectors_test

@@ -16,7 +16,7 @@
 #include "io/safetensors_bytes.h"
 #include "io/temporary_folder.h"
 
-namespace shadowgraph {
+namespace shadowgraph::safetensors_test {
 namespace {
 
 using Laws = std::vector<std::string>;
@@ -393,4 +393,4 @@ TEST(Safetensors, WriteFailureLeavesNothingBehind) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::safetensors_test

@@ -4,7 +4,7 @@
 
 #include "io/curated_vectors.h"
 
-namespace shadowgraph {
+namespace shadowgraph::terms_vectors_test {
 namespace {
 
 template <class T>
@@ -86,4 +86,4 @@ TEST(TermsVectors, ACaseInPartsHasNoTerms) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::terms_vectors_test

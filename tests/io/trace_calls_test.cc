@@ -8,7 +8,7 @@
 
 #include "io/traces/traces.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_calls_test {
 namespace {
 
 std::string line_of(const std::string& expect) {
@@ -113,4 +113,4 @@ TEST(TraceCalls, AFaultInAnArgumentNamesIt) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_calls_test

@@ -7,7 +7,7 @@
 
 #include "io/traces/traces.h"
 
-namespace shadowgraph {
+namespace shadowgraph::trace_write_test {
 namespace {
 
 void expect_same(const RecordedFields& read, const RecordedFields& written) {
@@ -123,4 +123,4 @@ TEST(TraceWrite, NoPlanIsOtherThanNoWordOfPlans) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::trace_write_test

@@ -12,7 +12,7 @@
 
 #include "core/laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::traces_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -447,4 +447,4 @@ TEST(Traces, EveryRecordedLineIsRead) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::traces_test

@@ -9,7 +9,7 @@
 #include "kernels/small_indexer.h"
 #include "oracle/indexer_oracle.h"
 
-namespace shadowgraph {
+namespace shadowgraph::act_quant_test {
 namespace {
 
 struct SmallQuant {
@@ -134,4 +134,4 @@ TEST(ActQuant, ItReadsAllAndWritesAll) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::act_quant_test

@@ -12,10 +12,10 @@
 #include "kernels/small_conv.h"
 #include "kernels/small_sparse.h"
 
-namespace shadowgraph {
+namespace shadowgraph::allocation_test {
 namespace {
 
-class Allocation : public testing::TestWithParam<CaseKernel> {};
+class Allocation : public ::testing::TestWithParam<CaseKernel> {};
 
 Status run(const SmallAttention& c) {
   return c.ragged_kv() ? attention_varlen(c.ragged) : attention_with_kvcache(c.paged);
@@ -133,8 +133,8 @@ TEST(Allocation, ChosenKeysThatFailWriteNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Allocation,
-                         testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
-                                         CaseKernel::kPrefillRagged));
+                         ::testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
+                                           CaseKernel::kPrefillRagged));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::allocation_test

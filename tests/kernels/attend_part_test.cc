@@ -10,7 +10,7 @@
 #include "check/bounds/compare.h"
 #include "kernels/small_parts.h"
 
-namespace shadowgraph {
+namespace shadowgraph::attend_part_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -240,4 +240,4 @@ TEST(AttendPart, ABadPartIsRefusedAndNothingIsWritten) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::attend_part_test

@@ -15,7 +15,7 @@
 #include "kernels/small_attention.h"
 #include "oracle/oracle_rows.h"
 
-namespace shadowgraph {
+namespace shadowgraph::attend_terms_test {
 namespace {
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
@@ -374,4 +374,4 @@ TEST(AttendTerms, TheBitsDoNotDependOnTheBatch) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::attend_terms_test

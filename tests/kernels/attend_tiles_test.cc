@@ -16,7 +16,7 @@
 #include "kernels/isa/units.h"
 #include "kernels/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::attend_tiles_test {
 namespace {
 
 constexpr char kNoTiles[] =
@@ -310,4 +310,4 @@ TEST(Tiles, TheProcessorsKernelHasTheBitsOfTheSoftware) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::attend_tiles_test

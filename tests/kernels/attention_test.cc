@@ -11,7 +11,7 @@
 #include "core/choices.h"
 #include "kernels/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::attention_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -23,7 +23,7 @@ Keys range(int64_t begin, int64_t end) {
   return keys;
 }
 
-class Attention : public testing::TestWithParam<std::tuple<CaseKernel, std::string>> {
+class Attention : public ::testing::TestWithParam<std::tuple<CaseKernel, std::string>> {
  protected:
   CaseKernel kernel() const { return std::get<0>(GetParam()); }
   bool decode() const { return kernel() == CaseKernel::kDecodePaged; }
@@ -433,18 +433,19 @@ TEST_P(Attention, AnMlaLatentIsKeyAndValueAtOnce) {
 
 std::vector<std::string> isas() { return {available_isas().begin(), available_isas().end()}; }
 
-std::string name_of_param(const testing::TestParamInfo<std::tuple<CaseKernel, std::string>>& info) {
+std::string name_of_param(
+    const ::testing::TestParamInfo<std::tuple<CaseKernel, std::string>>& info) {
   constexpr const char* kNames[] = {"decode_paged", "prefill_paged", "prefill_ragged"};
   return std::string(kNames[static_cast<size_t>(std::get<0>(info.param))]) + "_" +
          std::get<1>(info.param);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Attention,
-                         testing::Combine(testing::Values(CaseKernel::kDecodePaged,
-                                                          CaseKernel::kPrefillPaged,
-                                                          CaseKernel::kPrefillRagged),
-                                          testing::ValuesIn(isas())),
+                         ::testing::Combine(::testing::Values(CaseKernel::kDecodePaged,
+                                                              CaseKernel::kPrefillPaged,
+                                                              CaseKernel::kPrefillRagged),
+                                            ::testing::ValuesIn(isas())),
                          name_of_param);
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::attention_test

@@ -7,7 +7,7 @@
 
 #include "fuzz/call/attention_scene.h"
 
-namespace shadowgraph {
+namespace shadowgraph::bits_test {
 namespace {
 
 /// With values of that kind.
@@ -67,7 +67,7 @@ std::vector<Sample> cases() {
   return all;
 }
 
-class Bits : public testing::TestWithParam<size_t> {
+class Bits : public ::testing::TestWithParam<size_t> {
  protected:
   const Sample x = cases()[GetParam()];
   const Case made = x.make();
@@ -217,9 +217,9 @@ TEST_P(RaggedBits, RaggedIsPagedPrefill) {
   expect_plain(how);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, Bits, testing::Range<size_t>(0, cases().size()));
-INSTANTIATE_TEST_SUITE_P(Cases, PagedBits, testing::ValuesIn(cases_where(has_pages)));
-INSTANTIATE_TEST_SUITE_P(Cases, RaggedBits, testing::ValuesIn(cases_where(can_be_ragged)));
+INSTANTIATE_TEST_SUITE_P(Cases, Bits, ::testing::Range<size_t>(0, cases().size()));
+INSTANTIATE_TEST_SUITE_P(Cases, PagedBits, ::testing::ValuesIn(cases_where(has_pages)));
+INSTANTIATE_TEST_SUITE_P(Cases, RaggedBits, ::testing::ValuesIn(cases_where(can_be_ragged)));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::bits_test

@@ -10,7 +10,7 @@
 
 #include "kernels/any_conv.h"
 
-namespace shadowgraph {
+namespace shadowgraph::causal_conv1d_test {
 namespace {
 
 using Activation = CausalConv1d::Activation;
@@ -392,4 +392,4 @@ TEST(CausalConv1d, ARefusedCallWritesNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::causal_conv1d_test

@@ -10,7 +10,7 @@
 #include "kernels/footprint_elements.h"
 #include "kernels/small_compress.h"
 
-namespace shadowgraph {
+namespace shadowgraph::compress_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -281,4 +281,4 @@ TEST(PoolNormRope, ItReadsAllAndWritesAll) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::compress_test

@@ -10,7 +10,7 @@
 #include "kernels/footprint_elements.h"
 #include "kernels/recurrent/causal_conv1d.h"
 
-namespace shadowgraph {
+namespace shadowgraph::conv_footprint_test {
 namespace {
 
 using Bytes = SmallConv::Bytes;
@@ -110,4 +110,4 @@ TEST(ConvFootprint, SpansBelongToTheirRows) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::conv_footprint_test

@@ -12,7 +12,7 @@
 
 #include "core/choices.h"
 
-namespace shadowgraph {
+namespace shadowgraph::copy_kv_test {
 namespace {
 
 constexpr DType kTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16,
@@ -203,4 +203,4 @@ TEST(CopyKv, ThreadsDoNotMatter) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::copy_kv_test

@@ -15,7 +15,7 @@
 #include "core/parallel.h"
 #include "oracle/gate_oracle.h"
 
-namespace shadowgraph {
+namespace shadowgraph::decay_gate_test {
 namespace {
 
 using Kind = DecayGate::Kind;
@@ -288,4 +288,4 @@ RC_GTEST_PROP(LightningSlopes, AreTheOracles, ()) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::decay_gate_test

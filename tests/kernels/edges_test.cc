@@ -5,12 +5,12 @@
 
 #include "kernels/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::edges_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class Edges : public testing::TestWithParam<std::tuple<CaseKernel, int>> {};
+class Edges : public ::testing::TestWithParam<std::tuple<CaseKernel, int>> {};
 
 // The maximum is looked at tile by tile (64 keys in decode, 256 in prefill), splits are 512 keys:
 // wherever the first finite logit stands, the keys of logit -inf before it weigh nothing.
@@ -35,9 +35,9 @@ TEST_P(Edges, KeysOfLogitMinusInfinityWeighNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kernels, Edges,
-    testing::Combine(testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
-                                     CaseKernel::kPrefillRagged),
-                     testing::Values(0, 1, 63, 64, 65, 255, 256, 257, 511, 512, 599)));
+    ::testing::Combine(::testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
+                                         CaseKernel::kPrefillRagged),
+                       ::testing::Values(0, 1, 63, 64, 65, 255, 256, 257, 511, 512, 599)));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::edges_test

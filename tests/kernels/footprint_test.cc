@@ -14,7 +14,7 @@
 #include "kernels/small_attention.h"
 #include "shadowgraph/device/access.h"
 
-namespace shadowgraph {
+namespace shadowgraph::footprint_test {
 namespace {
 
 struct FootprintCase {
@@ -34,7 +34,7 @@ void PrintTo(const FootprintCase& c, std::ostream* os) {
       << name_of(c.kv) << " " << c.dim_qk << "/" << c.dim_vo;
 }
 
-class Footprints : public testing::TestWithParam<FootprintCase> {
+class Footprints : public ::testing::TestWithParam<FootprintCase> {
  protected:
   static Footprint footprint(const SmallAttention& c) {
     return c.ragged_kv() ? attention_footprint(c.ragged) : attention_footprint(c.paged);
@@ -267,20 +267,20 @@ constexpr auto kNone = CustomMask::Kind::kNone, kBool = CustomMask::Kind::kBool,
                kPacked = CustomMask::Kind::kPacked;
 INSTANTIATE_TEST_SUITE_P(
     Kernels, Footprints,
-    testing::Values(FootprintCase{CaseKernel::kDecodePaged, false, -1, kNone},
-                    FootprintCase{CaseKernel::kDecodePaged, false, 5, kNone},
-                    FootprintCase{CaseKernel::kDecodePaged, true, 5, kPacked},
-                    FootprintCase{CaseKernel::kPrefillPaged, true, -1, kNone},
-                    FootprintCase{CaseKernel::kPrefillPaged, true, 3, kNone},
-                    FootprintCase{CaseKernel::kPrefillPaged, false, 3, kBool},
-                    FootprintCase{CaseKernel::kPrefillRagged, true, -1, kPacked},
-                    FootprintCase{CaseKernel::kPrefillRagged, true, 0, kNone}));
+    ::testing::Values(FootprintCase{CaseKernel::kDecodePaged, false, -1, kNone},
+                      FootprintCase{CaseKernel::kDecodePaged, false, 5, kNone},
+                      FootprintCase{CaseKernel::kDecodePaged, true, 5, kPacked},
+                      FootprintCase{CaseKernel::kPrefillPaged, true, -1, kNone},
+                      FootprintCase{CaseKernel::kPrefillPaged, true, 3, kNone},
+                      FootprintCase{CaseKernel::kPrefillPaged, false, 3, kBool},
+                      FootprintCase{CaseKernel::kPrefillRagged, true, -1, kPacked},
+                      FootprintCase{CaseKernel::kPrefillRagged, true, 0, kNone}));
 
 /// Whole panels and parts of them, with padding (3 and 5 dims) and without (16 and 80), of one
 /// block of dims and of two.
 INSTANTIATE_TEST_SUITE_P(
     Panels, Footprints,
-    testing::Values(
+    ::testing::Values(
         FootprintCase{CaseKernel::kDecodePaged, false, -1, kNone, true, DType::kF32},
         FootprintCase{CaseKernel::kDecodePaged, false, -1, kNone, true, DType::kBF16},
         FootprintCase{CaseKernel::kDecodePaged, false, 5, kNone, true, DType::kF16, 16, 80},
@@ -293,7 +293,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Int8, Footprints,
-    testing::Values(
+    ::testing::Values(
         FootprintCase{CaseKernel::kDecodePaged, false, 5, kNone, false, DType::kI8},
         FootprintCase{CaseKernel::kPrefillPaged, true, 3, kPacked, false, DType::kI8},
         FootprintCase{CaseKernel::kDecodePaged, true, 50, kBool, true, DType::kI8, 16, 80},
@@ -332,4 +332,4 @@ TEST(PanelFootprint, PanelsThatAreReadWholeAreASpanAPageOrLess) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::footprint_test

@@ -5,7 +5,7 @@
 #include "kernels/footprint_elements.h"
 #include "kernels/small_indexer.h"
 
-namespace shadowgraph {
+namespace shadowgraph::index_keys_test {
 namespace {
 
 constexpr auto kPage = static_cast<size_t>(kIndexPageBytes);
@@ -118,4 +118,4 @@ TEST(IndexKeys, FootprintsSayWhatTheyDo) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::index_keys_test

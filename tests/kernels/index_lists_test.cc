@@ -8,7 +8,7 @@
 #include "kernels/small_indexer.h"
 #include "oracle/indexer_oracle.h"
 
-namespace shadowgraph {
+namespace shadowgraph::index_lists_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -168,4 +168,4 @@ TEST(CompactIndices, WhatIsThereInOrderAndNothingBehindIt) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::index_lists_test

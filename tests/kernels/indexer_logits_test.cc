@@ -11,7 +11,7 @@
 #include "kernels/footprint_elements.h"
 #include "kernels/small_indexer.h"
 
-namespace shadowgraph {
+namespace shadowgraph::indexer_logits_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -167,4 +167,4 @@ TEST(IndexerLogits, TheTableIsReadFromTheFirstKeysPageOn) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::indexer_logits_test

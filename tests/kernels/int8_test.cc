@@ -13,7 +13,7 @@
 #include "core/choices.h"
 #include "kernels/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::int8_test {
 namespace {
 
 enum class Layout : uint8_t { kNhd, kHnd, kPanels };
@@ -35,7 +35,7 @@ constexpr Form kForms[] = {
 
 using Requests = std::vector<std::pair<int32_t, int32_t>>;
 
-class Int8 : public testing::TestWithParam<std::tuple<Form, std::string>> {
+class Int8 : public ::testing::TestWithParam<std::tuple<Form, std::string>> {
  protected:
   Form form() const { return std::get<0>(GetParam()); }
   std::unique_ptr<SmallAttention> make(Requests requests, int32_t dim_qk = 21,
@@ -243,7 +243,7 @@ std::vector<Form> strided_forms() {
 }
 std::vector<std::string> isas() { return {available_isas().begin(), available_isas().end()}; }
 
-std::string name_of_param(const testing::TestParamInfo<std::tuple<Form, std::string>>& info) {
+std::string name_of_param(const ::testing::TestParamInfo<std::tuple<Form, std::string>>& info) {
   constexpr const char* kKernels[] = {"decode", "prefill"};
   constexpr const char* kLayouts[] = {"nhd", "hnd", "panels"};
   const Form& f = std::get<0>(info.param);
@@ -252,12 +252,13 @@ std::string name_of_param(const testing::TestParamInfo<std::tuple<Form, std::str
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Int8,
-                         testing::Combine(testing::ValuesIn(kForms), testing::ValuesIn(isas())),
+                         ::testing::Combine(::testing::ValuesIn(kForms),
+                                            ::testing::ValuesIn(isas())),
                          name_of_param);
 INSTANTIATE_TEST_SUITE_P(Forms, Int8Latent,
-                         testing::Combine(testing::ValuesIn(strided_forms()),
-                                          testing::ValuesIn(isas())),
+                         ::testing::Combine(::testing::ValuesIn(strided_forms()),
+                                            ::testing::ValuesIn(isas())),
                          name_of_param);
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::int8_test

@@ -11,7 +11,7 @@
 #include "kernels/isa/units.h"
 #include "kernels/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::isa_test {
 namespace {
 
 TEST(Isa, GenericIsAlwaysThereAndFirst) {
@@ -266,4 +266,4 @@ TEST(Isa, EveryCodeOfEveryTypeIsLoadedAsTheSoftwareDoes) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::isa_test

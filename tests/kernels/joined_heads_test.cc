@@ -9,7 +9,7 @@
 #include "kernels/dense/attend_blocks.h"
 #include "kernels/planned_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::joined_heads_test {
 namespace {
 
 /// A batch, the first row of which is long enough to be cut. HND: KV heads one by one.
@@ -27,7 +27,7 @@ SmallShape batch(int32_t kv_heads, int32_t group, bool hnd) {
 struct Joined {
   int32_t kv_heads, group, units;
 };
-class JoinedHeads : public testing::TestWithParam<Joined> {};
+class JoinedHeads : public ::testing::TestWithParam<Joined> {};
 
 TEST_P(JoinedHeads, HaveTheBitsOfHeadsOneByOne) {
   const auto [kv_heads, group, units] = GetParam();
@@ -55,8 +55,8 @@ TEST_P(JoinedHeads, HaveTheBitsOfHeadsOneByOne) {
 
 // One unit; two of two heads; three that do not join evenly; more rows than a unit joins.
 INSTANTIATE_TEST_SUITE_P(Shapes, JoinedHeads,
-                         testing::Values(Joined{8, 2, 1}, Joined{4, 64, 2}, Joined{3, 64, 3},
-                                         Joined{2, 130, 2}));
+                         ::testing::Values(Joined{8, 2, 1}, Joined{4, 64, 2}, Joined{3, 64, 3},
+                                           Joined{2, 130, 2}));
 
 TEST(JoinedHeads, AreFewerWhereThreadsWouldHaveNoWork) {
   SmallShape s = batch(8, 2, false);
@@ -72,7 +72,7 @@ TEST(JoinedHeads, AreFewerWhereThreadsWouldHaveNoWork) {
   }
 }
 
-class OnePlan : public testing::TestWithParam<CaseKernel> {};
+class OnePlan : public ::testing::TestWithParam<CaseKernel> {};
 
 TEST_P(OnePlan, ServesLayersWhoseKvHeadsAndLayoutDiffer) {
   std::vector<std::unique_ptr<PlannedAttention>> layers;
@@ -97,7 +97,7 @@ TEST_P(OnePlan, ServesLayersWhoseKvHeadsAndLayoutDiffer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, OnePlan,
-                         testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged));
+                         ::testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::joined_heads_test

@@ -5,7 +5,7 @@
 #include "kernels/footprint.h"
 #include "kernels/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::launched_rows_test {
 namespace {
 
 constexpr CaseKernel kKernels[] = {CaseKernel::kPrefillPaged, CaseKernel::kPrefillRagged};
@@ -115,4 +115,4 @@ TEST(LaunchedRows, APlanIsOfTheQueriesThatAreComputed) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::launched_rows_test

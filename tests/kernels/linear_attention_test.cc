@@ -6,7 +6,7 @@
 
 #include "kernels/linear_laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::linear_attention_test {
 namespace {
 
 using Rule = LinearAttention::Rule;
@@ -148,4 +148,4 @@ TEST(LinearAttention, ARowWithoutASlotGetsWhatItsRuleSays) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::linear_attention_test

@@ -7,7 +7,7 @@
 
 #include "kernels/linear_laws.h"
 
-namespace shadowgraph {
+namespace shadowgraph::linear_chunked_test {
 namespace {
 
 using Rule = LinearAttention::Rule;
@@ -214,4 +214,4 @@ TEST(LinearChunked, ARowWithoutASlotGetsWhatItsRuleSays) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::linear_chunked_test

@@ -7,7 +7,7 @@
 
 #include "kernels/small_linear.h"
 
-namespace shadowgraph {
+namespace shadowgraph::linear_draft_test {
 namespace {
 
 using Rule = LinearAttention::Rule;
@@ -172,4 +172,4 @@ TEST(LinearDraft, ParentsAreEarlierTokensAndStepsHaveRoom) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::linear_draft_test

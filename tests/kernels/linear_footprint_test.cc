@@ -9,7 +9,7 @@
 #include "kernels/recurrent/linear_attention.h"
 #include "kernels/small_linear.h"
 
-namespace shadowgraph {
+namespace shadowgraph::linear_footprint_test {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -108,4 +108,4 @@ TEST(LinearFootprint, SpansBelongToTheirRows) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::linear_footprint_test

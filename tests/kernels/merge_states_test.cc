@@ -11,7 +11,7 @@
 #include "core/choices.h"
 #include "core/float_formats.h"
 
-namespace shadowgraph {
+namespace shadowgraph::merge_states_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -43,7 +43,7 @@ struct SmallMerge {
 };
 
 template <class T>
-class Merge : public testing::Test {
+class Merge : public ::testing::Test {
  protected:
   static constexpr LseBase kBase = T::value;
   /// log of x to the base.
@@ -51,8 +51,8 @@ class Merge : public testing::Test {
     return static_cast<float>(kBase == LseBase::kLog2 ? std::log2(x) : std::log(x));
   }
 };
-using Bases = testing::Types<std::integral_constant<LseBase, LseBase::kNatural>,
-                             std::integral_constant<LseBase, LseBase::kLog2>>;
+using Bases = ::testing::Types<std::integral_constant<LseBase, LseBase::kNatural>,
+                               std::integral_constant<LseBase, LseBase::kLog2>>;
 TYPED_TEST_SUITE(Merge, Bases);
 
 TYPED_TEST(Merge, OneStatePassesWithItsBits) {
@@ -246,4 +246,4 @@ TYPED_TEST(Merge, ALargeResultHasTheBitsOfItsRowsAlone) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::merge_states_test

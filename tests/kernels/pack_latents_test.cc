@@ -11,7 +11,7 @@
 #include "kernels/sparse/sparse_attention.h"
 #include "oracle/sparse_oracle.h"
 
-namespace shadowgraph {
+namespace shadowgraph::pack_latents_test {
 namespace {
 
 constexpr auto kByte = std::byte{0xa5};
@@ -187,4 +187,4 @@ TEST(PackLatents, ARefusedCallWritesNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::pack_latents_test

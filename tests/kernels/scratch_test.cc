@@ -10,7 +10,7 @@
 #include "kernels/dense/prefill.h"
 #include "kernels/planned_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::scratch_test {
 namespace {
 
 /// Memory of exactly that size between canaries.
@@ -35,7 +35,7 @@ class Guarded {
   std::vector<std::byte> memory_;
 };
 
-class Scratch : public testing::TestWithParam<CaseKernel> {
+class Scratch : public ::testing::TestWithParam<CaseKernel> {
  protected:
   static int64_t size_of_call(SmallAttention& c) {
     c.settle();
@@ -293,10 +293,10 @@ TEST(ScratchSize, NonsenseIsNoCrash) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, PlannedScratch,
-                         testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged));
+                         ::testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged));
 INSTANTIATE_TEST_SUITE_P(Kernels, Scratch,
-                         testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
-                                         CaseKernel::kPrefillRagged));
+                         ::testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged,
+                                           CaseKernel::kPrefillRagged));
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::scratch_test

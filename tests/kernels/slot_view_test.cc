@@ -4,7 +4,7 @@
 
 #include "kernels/small_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::slot_view_test {
 namespace {
 
 TEST(SlotView, AttentionOverSlotsHasTheBitsOfAttentionOverPages) {
@@ -39,4 +39,4 @@ TEST(SlotView, AttentionOverSlotsHasTheBitsOfAttentionOverPages) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::slot_view_test

@@ -11,7 +11,7 @@
 #include "check/bounds/compare.h"
 #include "kernels/small_sparse.h"
 
-namespace shadowgraph {
+namespace shadowgraph::sparse_attention_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -262,4 +262,4 @@ TEST(SparseAttention, ARefusedCallWritesNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::sparse_attention_test

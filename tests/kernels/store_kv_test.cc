@@ -9,7 +9,7 @@
 
 #include "core/float_formats.h"
 
-namespace shadowgraph {
+namespace shadowgraph::store_kv_test {
 namespace {
 
 const float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -385,4 +385,4 @@ TEST(StoreKv, TheFootprintIsWhatChanges) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::store_kv_test

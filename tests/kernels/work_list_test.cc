@@ -14,7 +14,7 @@
 #include "kernels/dense/prefill.h"
 #include "kernels/planned_attention.h"
 
-namespace shadowgraph {
+namespace shadowgraph::work_list_test {
 namespace {
 
 using Pieces = std::vector<Piece>;
@@ -31,7 +31,7 @@ SmallShape long_and_short(CaseKernel kernel) {
   return s;
 }
 
-class WorkLists : public testing::TestWithParam<CaseKernel> {
+class WorkLists : public ::testing::TestWithParam<CaseKernel> {
  protected:
   PlannedAttention attention{GetParam(), long_and_short(GetParam())};
 };
@@ -320,7 +320,7 @@ TEST_P(WorkLists, APlanHasMemoryOfItsOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, WorkLists,
-                         testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged));
+                         ::testing::Values(CaseKernel::kDecodePaged, CaseKernel::kPrefillPaged));
 
 // How the work is cut.
 
@@ -401,4 +401,4 @@ TEST(WorkList, EqualBlocksStayInTheOrderOfTheBatch) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::work_list_test

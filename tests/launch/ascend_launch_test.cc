@@ -3,7 +3,7 @@
 
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::ascend_launch_test {
 namespace {
 
 TEST(IndptrLaunch, PutsAZeroBeforeTheEnds) {
@@ -48,4 +48,4 @@ TEST(IndptrLaunch, AListThatNobodyWroteIsSeen) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::ascend_launch_test

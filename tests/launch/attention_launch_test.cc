@@ -12,7 +12,7 @@
 #include "kernels/dense/work_list.h"
 #include "launch/cache_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::attention_launch_test {
 namespace {
 
 enum class Extra {
@@ -244,7 +244,7 @@ class World : public CacheWorld {
 
 using Parameters = std::tuple<bool, bool, Layout, DType, Extra>;
 
-class AttentionLaunch : public testing::TestWithParam<Parameters> {
+class AttentionLaunch : public ::testing::TestWithParam<Parameters> {
  protected:
   /// One finding at least for K, for V, and for their scales in i8.
   static void expect_of_caches(const std::string& found, const std::string& law) {
@@ -389,7 +389,7 @@ TEST_P(AttentionLaunch, BuiltAgainItIsTheSameByteByByte) {
   EXPECT_NE(kept, built_over(0x00, call));
 }
 
-std::string name_of_form(const testing::TestParamInfo<Parameters>& parameters) {
+std::string name_of_form(const ::testing::TestParamInfo<Parameters>& parameters) {
   constexpr const char* kExtras[] = {"",           "NoLse",  "Sinks", "SinksInLse", "BoolMask",
                                      "PackedMask", "Window", "Plan",  "Terms"};
   constexpr const char* kLayouts[] = {"Nhd", "Hnd", "Panels"};
@@ -404,26 +404,26 @@ std::string name_of_form(const testing::TestParamInfo<Parameters>& parameters) {
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, AttentionLaunch,
-    testing::Combine(testing::Bool(), testing::Bool(),
-                     testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
-                     testing::Values(DType::kF32, DType::kBF16),
-                     testing::Values(Extra::kNone, Extra::kNoLse, Extra::kSinks, Extra::kSinksInLse,
-                                     Extra::kBoolMask, Extra::kPackedMask, Extra::kWindow,
-                                     Extra::kPlan, Extra::kTerms)),
+    ::testing::Combine(::testing::Bool(), ::testing::Bool(),
+                       ::testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
+                       ::testing::Values(DType::kF32, DType::kBF16),
+                       ::testing::Values(Extra::kNone, Extra::kNoLse, Extra::kSinks,
+                                         Extra::kSinksInLse, Extra::kBoolMask, Extra::kPackedMask,
+                                         Extra::kWindow, Extra::kPlan, Extra::kTerms)),
     name_of_form);
 INSTANTIATE_TEST_SUITE_P(
     Int8, AttentionLaunch,
-    testing::Combine(testing::Bool(), testing::Bool(),
-                     testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
-                     testing::Values(DType::kI8),
-                     testing::Values(Extra::kNone, Extra::kBoolMask, Extra::kPlan)),
+    ::testing::Combine(::testing::Bool(), ::testing::Bool(),
+                       ::testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
+                       ::testing::Values(DType::kI8),
+                       ::testing::Values(Extra::kNone, Extra::kBoolMask, Extra::kPlan)),
     name_of_form);
 INSTANTIATE_TEST_SUITE_P(Forms, PlannedLaunch,
-                         testing::Combine(testing::Bool(), testing::Bool(),
-                                          testing::Values(Layout::kNhd),
-                                          testing::Values(DType::kF32),
-                                          testing::Values(Extra::kPlan)),
+                         ::testing::Combine(::testing::Bool(), ::testing::Bool(),
+                                            ::testing::Values(Layout::kNhd),
+                                            ::testing::Values(DType::kF32),
+                                            ::testing::Values(Extra::kPlan)),
                          name_of_form);
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::attention_launch_test

@@ -5,7 +5,7 @@
 #include "launch/launch_world.h"
 #include "shadowgraph/layers/compress.h"
 
-namespace shadowgraph {
+namespace shadowgraph::block_launch_test {
 namespace {
 
 /// Four tokens, of which the second and the last end a block of four.
@@ -101,4 +101,4 @@ TEST(BlockLaunch, APositionWithoutARotationIsRefused) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::block_launch_test

@@ -4,7 +4,7 @@
 
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::compress_launch_test {
 namespace {
 
 /// A request that ends its second block, one that begins, a padded row.
@@ -130,4 +130,4 @@ TEST(CompressLaunch, NormsAreTheBitsOfTheCall) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::compress_launch_test

@@ -5,7 +5,7 @@
 #include "kernels/cache/copy_kv.h"
 #include "launch/cache_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::copy_slots_launch_test {
 namespace {
 
 using Slots = std::vector<int64_t>;
@@ -146,4 +146,4 @@ TEST(CopySlotsLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::copy_slots_launch_test

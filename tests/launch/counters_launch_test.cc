@@ -5,7 +5,7 @@
 
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::counters_launch_test {
 namespace {
 
 constexpr int32_t kRows = 3, kTokens = 6;
@@ -79,4 +79,4 @@ TEST(CountersLaunch, NoOffsetLeadsItOutOfItsMemory) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::counters_launch_test

@@ -5,7 +5,7 @@
 #include "core/float_formats.h"
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::gather_latents_test {
 namespace {
 
 using Slots = std::vector<int64_t>;
@@ -138,4 +138,4 @@ TEST(GatherLatents, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::gather_latents_test

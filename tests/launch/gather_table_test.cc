@@ -4,7 +4,7 @@
 
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::gather_table_test {
 namespace {
 
 constexpr int64_t kRequests = 3, kColumns = 6, kPoolRows = 4, kWidth = 24;
@@ -198,4 +198,4 @@ TEST(GatherTable, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::gather_table_test

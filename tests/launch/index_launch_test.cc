@@ -6,7 +6,7 @@
 
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::index_launch_test {
 namespace {
 
 using Slots = std::vector<int64_t>;
@@ -271,4 +271,4 @@ TEST(IndexLaunch, TheTableIsReadAtWhatIsChosen) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::index_launch_test

@@ -9,7 +9,7 @@
 
 #include "launch/attention_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::launch_args_test {
 namespace {
 
 /// Memory that only its addresses matter of.
@@ -114,4 +114,4 @@ TEST(LaunchArgs, EveryNumberOfACallIsInItsLaunch) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::launch_args_test

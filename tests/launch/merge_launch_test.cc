@@ -5,7 +5,7 @@
 
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::merge_launch_test {
 namespace {
 
 constexpr int64_t kRows = 3, kHeads = 2, kDim = 8;
@@ -159,4 +159,4 @@ TEST(MergeLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::merge_launch_test

@@ -10,7 +10,7 @@
 #include "check/bounds/compare.h"
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::mla_parts_launch_test {
 namespace {
 
 constexpr int64_t kHeads = 3, kDimQk = 8, kDimVo = 4, kPlaces = 24;
@@ -290,4 +290,4 @@ TEST(MlaPartsLaunch, NoScheduleLeadsItOutOfItsMemory) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::mla_parts_launch_test

@@ -9,7 +9,7 @@
 #include "launch/store_launch.h"
 #include "launch/tile_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::operands_test {
 namespace {
 
 const Operand* find(const std::vector<Operand>& all, const std::string& name) {
@@ -62,4 +62,4 @@ TEST(Operands, OfCopiesAndFillsAreTheirAddresses) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::operands_test

@@ -9,7 +9,7 @@
 #include "launch/attention_launch.h"
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::ragged_launch_test {
 namespace {
 
 constexpr int64_t kRows = 12, kTokens = 24, kBatch = 3;
@@ -242,4 +242,4 @@ TEST(RaggedLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::ragged_launch_test

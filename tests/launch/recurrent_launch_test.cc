@@ -3,7 +3,7 @@
 
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::recurrent_launch_test {
 namespace {
 
 constexpr int64_t kTokens = 6, kSlots = 4;
@@ -222,4 +222,4 @@ TEST(ParentsLaunch, WhatIsNoTreeIsAChain) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::recurrent_launch_test

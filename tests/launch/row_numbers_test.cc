@@ -3,7 +3,7 @@
 
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::row_numbers_test {
 namespace {
 
 class RowNumbers : public ::testing::Test {
@@ -98,4 +98,4 @@ TEST_F(RowNumbers, WhatIsNotWrittenIsSeenAsTheirs) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::row_numbers_test

@@ -4,7 +4,7 @@
 #include "core/float_formats.h"
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::scale_keys_test {
 namespace {
 
 constexpr int64_t kRows = 6, kHeads = 2, kDim = 4;
@@ -74,4 +74,4 @@ TEST(ScaleKeys, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::scale_keys_test

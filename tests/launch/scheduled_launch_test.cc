@@ -8,7 +8,7 @@
 #include "launch/attention_launch.h"
 #include "launch/cache_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::scheduled_launch_test {
 namespace {
 
 constexpr int32_t kHeads = 4, kRows = 3, kColumns = 3, kMostSplits = 4;
@@ -158,4 +158,4 @@ TEST(ScheduledLaunch, ARowReadsForItsRequest) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::scheduled_launch_test

@@ -8,7 +8,7 @@
 #include "launch/gather_rows.h"
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::sparse_launch_test {
 namespace {
 
 using Slots = std::vector<int64_t>;
@@ -195,4 +195,4 @@ TEST(GatherRows, RowsComeByTheListAndNoneWhereAnEntryNamesNone) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::sparse_launch_test

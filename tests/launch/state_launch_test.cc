@@ -4,7 +4,7 @@
 
 #include "launch/launch_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::state_launch_test {
 namespace {
 
 class World : public LaunchWorld {
@@ -89,4 +89,4 @@ TEST(StateLaunch, AWindowIsMadeOfTheInputsAtItsTokens) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::state_launch_test

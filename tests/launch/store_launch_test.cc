@@ -3,7 +3,7 @@
 
 #include "launch/cache_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::store_launch_test {
 namespace {
 
 using Slots = std::vector<int64_t>;
@@ -163,4 +163,4 @@ TEST(StoreLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::store_launch_test

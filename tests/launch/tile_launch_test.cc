@@ -6,7 +6,7 @@
 
 #include "launch/tile_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::tile_launch_test {
 namespace {
 
 /// How a plan cuts.
@@ -441,4 +441,4 @@ TEST(TileLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::tile_launch_test

@@ -7,7 +7,7 @@
 #include "launch/launch_world.h"
 #include "launch/tile_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::tile_merge_test {
 namespace {
 
 constexpr int64_t kRows = 8, kTokens = 4, kHeads = 2, kDim = 8;
@@ -265,4 +265,4 @@ TEST(MergePairLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::tile_merge_test

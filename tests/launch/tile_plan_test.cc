@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace shadowgraph {
+namespace shadowgraph::tile_plan_test {
 namespace {
 
 TEST(TilePlan, SegmentsAreTheRowsOfATileEachOnceInOrder) {
@@ -31,4 +31,4 @@ TEST(TilePlan, SegmentsAreTheRowsOfATileEachOnceInOrder) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::tile_plan_test

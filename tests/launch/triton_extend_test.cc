@@ -5,7 +5,7 @@
 #include "launch/tile_world.h"
 #include "launch/triton_launch.h"
 
-namespace shadowgraph {
+namespace shadowgraph::triton_extend_test {
 namespace {
 
 using Longs = std::vector<int64_t>;
@@ -260,4 +260,4 @@ TEST(TritonExtendLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::triton_extend_test

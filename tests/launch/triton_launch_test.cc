@@ -6,7 +6,7 @@
 
 #include "launch/tile_world.h"
 
-namespace shadowgraph {
+namespace shadowgraph::triton_launch_test {
 namespace {
 
 using Longs = std::vector<int64_t>;
@@ -199,4 +199,4 @@ TEST(TritonDecodeLaunch, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::triton_launch_test

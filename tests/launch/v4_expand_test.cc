@@ -9,7 +9,7 @@
 #include "backends/sparse/deepseek_v4.h"
 #include "backends/step_fixture.h"
 
-namespace shadowgraph {
+namespace shadowgraph::v4_expand_test {
 namespace {
 
 using enum ForwardMode;
@@ -177,4 +177,4 @@ TEST(ExpandV4, BuiltAgainItIsTheSameByteByByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::v4_expand_test

@@ -11,7 +11,7 @@
 #include "core/choices.h"
 #include "core/float_formats.h"
 
-namespace shadowgraph {
+namespace shadowgraph::conv_bound_test {
 namespace {
 
 using Activation = CausalConv1d::Activation;
@@ -183,4 +183,4 @@ TEST(ConvBound, ZerosAreExact) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::conv_bound_test

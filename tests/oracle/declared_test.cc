@@ -13,7 +13,7 @@
 #include "core/float_formats.h"
 #include "oracle/small_call.h"
 
-namespace shadowgraph {
+namespace shadowgraph::declared_test {
 namespace {
 
 float in_type(float x, DType t) {
@@ -154,4 +154,4 @@ TEST(DeclaredArithmetic, ScoresPastTheirTypeHaveNoBound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::declared_test

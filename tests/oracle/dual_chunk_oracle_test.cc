@@ -7,7 +7,7 @@
 #include "oracle/in_double.h"
 #include "oracle/small_call.h"
 
-namespace shadowgraph {
+namespace shadowgraph::dual_chunk_oracle_test {
 namespace {
 
 struct DualCall : SmallCall {
@@ -77,4 +77,4 @@ TEST(DualChunkOracle, ScalesAreOfEachRequest) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::dual_chunk_oracle_test

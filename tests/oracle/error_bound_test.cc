@@ -7,7 +7,7 @@
 
 #include "oracle/emulated_kernel.h"
 
-namespace shadowgraph {
+namespace shadowgraph::error_bound_test {
 namespace {
 
 using namespace emulated;
@@ -305,4 +305,4 @@ TEST(ErrorBound, SinkTakesPartLikeAKeyWithoutValue) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::error_bound_test

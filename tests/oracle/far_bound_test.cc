@@ -8,7 +8,7 @@
 
 #include "oracle/emulated_kernel.h"
 
-namespace shadowgraph {
+namespace shadowgraph::far_bound_test {
 namespace {
 
 using namespace emulated;
@@ -113,4 +113,4 @@ TEST(FarBound, SeesARowThatASentinelHides) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::far_bound_test

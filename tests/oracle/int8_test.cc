@@ -9,7 +9,7 @@
 #include "core/choices.h"
 #include "oracle/oracle.h"
 
-namespace shadowgraph {
+namespace shadowgraph::int8_test {
 namespace {
 
 /// One query and head against n keys of one page.
@@ -165,4 +165,4 @@ TEST(ErrorBoundInt8, IsInfiniteWhereAProductWithAScaleMayOverflow) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::int8_test

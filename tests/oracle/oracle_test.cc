@@ -8,7 +8,7 @@
 #include "core/float_formats.h"
 #include "oracle/small_call.h"
 
-namespace shadowgraph {
+namespace shadowgraph::oracle_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -238,4 +238,4 @@ TEST(Oracle, MergeOfEqualStatesIsTheMeanAndEmptyStatesDoNotCount) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::oracle_test

@@ -11,7 +11,7 @@
 #include "kernels/small_sparse.h"
 #include "oracle/in_double.h"
 
-namespace shadowgraph {
+namespace shadowgraph::sparse_oracle_test {
 namespace {
 
 TEST(SparseOracle, APackedElementIsItsCodeTimesItsScaleRoundedToBf16) {
@@ -153,4 +153,4 @@ TEST(SparseOracle, TheBoundOfWeightsOfEightBitsHoldsAndIsNeeded) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::sparse_oracle_test

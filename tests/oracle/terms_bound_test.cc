@@ -8,7 +8,7 @@
 #include "core/choices.h"
 #include "oracle/small_call.h"
 
-namespace shadowgraph {
+namespace shadowgraph::terms_bound_test {
 namespace {
 
 constexpr int32_t kKeys = 6, kDim = 4;
@@ -91,4 +91,4 @@ TEST(TermsBound, NothingIsKnownOfALogitThatBase2CannotHold) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::terms_bound_test

@@ -6,7 +6,7 @@
 
 #include "report/report_samples.h"
 
-namespace shadowgraph {
+namespace shadowgraph::bench_report_test {
 namespace {
 
 using nlohmann::json;
@@ -63,4 +63,4 @@ TEST(BenchText, AMissedGoalIsNoFinding) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::bench_report_test

@@ -4,7 +4,7 @@
 
 #include "report/report_samples.h"
 
-namespace shadowgraph {
+namespace shadowgraph::conclude_test {
 namespace {
 
 Report run_with(std::map<std::string, int64_t> planted, bool changed) {
@@ -93,4 +93,4 @@ TEST(Conclude, WhatItSaidIsTakenBackAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::conclude_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace shadowgraph {
+namespace shadowgraph::escape_test {
 namespace {
 
 TEST(Escape, KeepsPrintableUtf8) {
@@ -35,4 +35,4 @@ TEST(ShellWord, QuotesOnlyWhatNeedsIt) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::escape_test

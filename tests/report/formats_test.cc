@@ -10,7 +10,7 @@
 #include "report/report.h"
 #include "report/report_samples.h"
 
-namespace shadowgraph {
+namespace shadowgraph::formats_test {
 namespace {
 
 using nlohmann::json;
@@ -264,4 +264,4 @@ TEST(Formats, ListAtMostMaxFindings) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::formats_test

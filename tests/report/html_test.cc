@@ -10,7 +10,7 @@
 #include "report/report_samples.h"
 #include "report/words.h"
 
-namespace shadowgraph {
+namespace shadowgraph::html_test {
 namespace {
 
 std::string html_of(const Report& r, size_t max_findings = 100) {
@@ -226,4 +226,4 @@ TEST(Html, APictureThatIsNotWholeIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::html_test

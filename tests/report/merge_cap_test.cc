@@ -8,7 +8,7 @@
 #include "report/read.h"
 #include "report/report_samples.h"
 
-namespace shadowgraph {
+namespace shadowgraph::merge_cap_test {
 namespace {
 
 std::string json_of(const Report& r) {
@@ -145,4 +145,4 @@ RC_GTEST_PROP(MergeCap, JoiningJoinedReportsGivesTheSameWhereverTheOrderIsCut, (
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::merge_cap_test

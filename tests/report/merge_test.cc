@@ -8,7 +8,7 @@
 #include "report/conclude.h"
 #include "report/report_samples.h"
 
-namespace shadowgraph {
+namespace shadowgraph::merge_test {
 namespace {
 
 struct ReportFile {
@@ -252,4 +252,4 @@ TEST(Merge, ALedgersResultsAreNoPartsThatItChecks) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::merge_test

@@ -9,7 +9,7 @@
 #include "core/laws.h"
 #include "report/report.h"
 
-namespace shadowgraph {
+namespace shadowgraph::not_looked_at_test {
 namespace {
 
 std::string text_of(const Report& r, bool quiet = false) {
@@ -96,4 +96,4 @@ TEST(Report, HasTheLawsOfItsRunsAndWhatElseWasJudged) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::not_looked_at_test

@@ -7,7 +7,7 @@
 
 #include "report/report.h"
 
-namespace shadowgraph {
+namespace shadowgraph::parameters_test {
 namespace {
 
 using json = nlohmann::json;
@@ -41,4 +41,4 @@ TEST(Parameters, AreInJsonWhereThereAreSome) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::parameters_test

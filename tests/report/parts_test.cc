@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-namespace shadowgraph {
+namespace shadowgraph::parts_test {
 namespace {
 
 /// parse(text) has a value, which writes the text again; or it has none.
@@ -75,4 +75,4 @@ TEST(Parts, AHoleBetweenRangesIsSaidIfAllCasesAreAskedFor) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::parts_test

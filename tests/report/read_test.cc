@@ -8,7 +8,7 @@
 
 #include "report/report_samples.h"
 
-namespace shadowgraph {
+namespace shadowgraph::read_test {
 namespace {
 
 using nlohmann::json;
@@ -158,4 +158,4 @@ TEST(ReadReport, AMissingFileIsSaid) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::read_test

@@ -8,7 +8,7 @@
 
 #include "report/report_samples.h"
 
-namespace shadowgraph {
+namespace shadowgraph::report_test {
 namespace {
 
 using nlohmann::json;
@@ -497,4 +497,4 @@ TEST(Report, LargestGpuErrorIsPerDtypeAndNaNIsTheLargest) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::report_test

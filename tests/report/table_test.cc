@@ -7,7 +7,7 @@
 
 #include "report/report.h"
 
-namespace shadowgraph {
+namespace shadowgraph::table_test {
 namespace {
 
 using nlohmann::json;
@@ -54,4 +54,4 @@ TEST(Report, APlantedFaultThatIsFoundIsSaidSo) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::table_test

@@ -4,7 +4,7 @@
 
 #include "runtime/req_to_token.h"
 
-namespace shadowgraph {
+namespace shadowgraph::allocator_test {
 namespace {
 
 using Longs = std::vector<int64_t>;
@@ -127,4 +127,4 @@ TEST(ReqToToken, RowZeroIsNeverHandedOutAndRowsKeepWhatTheyHeld) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::allocator_test

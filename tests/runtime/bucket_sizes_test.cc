@@ -7,7 +7,7 @@
 
 #include "graph/capture/buckets.h"
 
-namespace shadowgraph {
+namespace shadowgraph::bucket_sizes_test {
 namespace {
 
 using Sizes = std::vector<int32_t>;
@@ -84,4 +84,4 @@ TEST(TwoBatches, HalveTheBucketNotTheBatch) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::bucket_sizes_test

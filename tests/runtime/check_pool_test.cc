@@ -10,7 +10,7 @@
 #include "core/laws.h"
 #include "runtime/histories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::check_pool_test {
 namespace {
 
 using Fault = std::function<void(Moment&)>;
@@ -405,4 +405,4 @@ TEST(CheckStep, FindsACopyOverWhatIsStored) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::check_pool_test

@@ -7,7 +7,7 @@
 
 #include "runtime/small_steps.h"
 
-namespace shadowgraph {
+namespace shadowgraph::content_test {
 namespace {
 
 std::vector<Chain> path(std::vector<int32_t> tokens) {
@@ -86,4 +86,4 @@ TEST(Content, SmallStepsSayWhatTheirSlotsHold) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::content_test

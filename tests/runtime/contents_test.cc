@@ -11,7 +11,7 @@
 
 #include "runtime/histories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::contents_test {
 namespace {
 
 /// A change on the way to the book; empty: none.
@@ -198,4 +198,4 @@ TEST(Contents, AFindingNamesTheTokensThatItFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::contents_test

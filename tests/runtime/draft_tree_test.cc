@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-namespace shadowgraph {
+namespace shadowgraph::draft_tree_test {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -137,4 +137,4 @@ TEST(DraftLayout, TheReserveHoldsEveryDraft) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::draft_tree_test

@@ -97,7 +97,7 @@ inline void play(const RuntimeConfig& config, uint64_t seeds, int steps,
   for (uint64_t seed = 0; seed < seeds; ++seed) {
     Choices choices{Rng(seed)};
     Scheduler scheduler(config);
-    for (int i = 0; i < steps && !testing::Test::HasFatalFailure(); ++i) {
+    for (int i = 0; i < steps && !::testing::Test::HasFatalFailure(); ++i) {
       Moment m;
       m.step = scheduler.next(choices);
       m.state = scheduler.state();

@@ -10,7 +10,7 @@
 #include "runtime/histories.h"
 #include "shadowgraph/device/sim_device.h"
 
-namespace shadowgraph {
+namespace shadowgraph::kv_pool_test {
 namespace {
 
 SimOptions options() {
@@ -231,4 +231,4 @@ TEST(KvPool, FollowsAHistory) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::kv_pool_test

@@ -7,7 +7,7 @@
 #include "attn/finding_ids.h"
 #include "runtime/histories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::pool_state_test {
 namespace {
 
 TEST(Config, EveryFindingAtOnce) {
@@ -53,4 +53,4 @@ TEST(Owners, AreTheRequestsOfAPageAndARow) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::pool_state_test

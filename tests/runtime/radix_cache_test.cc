@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace shadowgraph {
+namespace shadowgraph::radix_cache_test {
 namespace {
 
 Slots slots_of(const RadixCache& cache) {
@@ -84,4 +84,4 @@ TEST(Radix, ALockOnAPrefixLetsTheRestGo) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::radix_cache_test

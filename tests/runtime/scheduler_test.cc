@@ -11,7 +11,7 @@
 
 #include "runtime/histories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::scheduler_test {
 namespace {
 
 TEST(Scheduler, EveryStepOfEveryHistoryIsLegal) {
@@ -339,4 +339,4 @@ TEST(Scheduler, WhatARequestStoredIsWhereItsRowSays) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::scheduler_test

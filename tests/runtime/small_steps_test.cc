@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-namespace shadowgraph {
+namespace shadowgraph::small_steps_test {
 namespace {
 
 constexpr PageOrder kOrders[] = {PageOrder::kTidy, PageOrder::kReversed, PageOrder::kInterleaved};
@@ -148,4 +148,4 @@ TEST(SmallSteps, EveryTreeIsLegalAndNoneTwice) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::small_steps_test

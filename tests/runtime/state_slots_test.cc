@@ -6,7 +6,7 @@
 
 #include "runtime/histories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::state_slots_test {
 namespace {
 
 TEST(StateSlots, AreHandedOutFirstInFirstOut) {
@@ -94,4 +94,4 @@ TEST(StatesOfAScheduler, TreesAreToldAsLinks) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::state_slots_test

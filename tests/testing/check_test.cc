@@ -10,7 +10,7 @@
 #include "shadowgraph/testing.h"
 #include "testing/broken_laws.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::check_test {
 namespace {
 
 Options small_scope() {
@@ -195,4 +195,4 @@ TEST(Check, AHistoryEndsWithTheFirstStepThatBreaksALaw) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::check_test

@@ -9,7 +9,7 @@
 
 #include "testing/broken_laws.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::generate_test {
 namespace {
 
 const std::vector<ForwardMode> kAllModes = {ForwardMode::kExtend,        ForwardMode::kDecode,
@@ -170,4 +170,4 @@ TEST(Generate, OptionsThatCannotBeRunNothing) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::generate_test

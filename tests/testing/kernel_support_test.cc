@@ -8,7 +8,7 @@
 #include "testing/broken_laws.h"
 #include "testing/kernel_faults.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::kernel_support_test {
 namespace {
 
 const Kernel kEngine = {
@@ -192,4 +192,4 @@ TEST(KernelSupport, AKernelsOwnMarkOfEmptyRows) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::kernel_support_test

@@ -12,7 +12,7 @@
 #include "testing/broken_laws.h"
 #include "testing/kernel_faults.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::kernel_test {
 namespace {
 
 Kernel tiled(Slip slip) {
@@ -141,4 +141,4 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{Slip::kThrows, {"test.exception"}}));
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::kernel_test

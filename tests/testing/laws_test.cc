@@ -7,7 +7,7 @@
 #include "testing/broken_laws.h"
 #include "testing/poison.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::laws_test {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -191,4 +191,4 @@ TEST(Laws, EachSaysWhatWasNotWrittenAndNothingElseOfIt) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::laws_test

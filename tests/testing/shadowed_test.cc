@@ -6,7 +6,7 @@
 #include "testing/broken_laws.h"
 #include "testing/poison.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::shadowed_test {
 namespace {
 
 /// Histories, and no small batches.
@@ -111,4 +111,4 @@ TEST(Shadowed, APoisonIsNoLengthOffsetIdSlotOrMaskByte) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::shadowed_test

@@ -5,7 +5,7 @@
 
 #include "shadowgraph/testing.h"
 
-namespace shadowgraph::testing {
+namespace shadowgraph::testing::truth_test {
 namespace {
 
 using Ints = std::vector<int32_t>;
@@ -92,4 +92,4 @@ TEST(Truth, OfAnEncoderKeysAreItsTokensAndNoneIsNew) {
 }
 
 }  // namespace
-}  // namespace shadowgraph::testing
+}  // namespace shadowgraph::testing::truth_test

@@ -8,7 +8,7 @@
 #include "fuzz/history/small_layer.h"
 #include "upstream/attention_cases.h"
 
-namespace shadowgraph {
+namespace shadowgraph::attention_matrix_test {
 namespace {
 
 constexpr int kUpstreamTests = 172, kUpstreamSubtests = 536;
@@ -283,4 +283,4 @@ TEST(UpstreamTables, TheMatrixAndItsCounts) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::attention_matrix_test

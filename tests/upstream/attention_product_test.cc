@@ -5,7 +5,7 @@
 #include "fuzz/history/small_layer.h"
 #include "upstream/stories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::attention_product_test {
 namespace {
 
 using enum ForwardMode;
@@ -133,4 +133,4 @@ TEST(UpstreamTables, TheProductAndItsCounts) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::attention_product_test

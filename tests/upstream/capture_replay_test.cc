@@ -10,7 +10,7 @@
 #include "faults/buffers.h"
 #include "upstream/stories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::capture_replay_test {
 namespace {
 
 using enum ForwardMode;
@@ -224,4 +224,4 @@ TEST(UpstreamCapture, BeforeAscendGdnThatCountsEveryRowAsPaddingIsFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::capture_replay_test

@@ -5,7 +5,7 @@
 #include "check/laws/metadata_case.h"
 #include "upstream/stories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::draft_extend_lengths_test {
 namespace {
 
 using enum ForwardMode;
@@ -221,4 +221,4 @@ TEST(UpstreamDraftExtend, TheEnginesFallbackToAllDraftTokensIsRightWhereAllReque
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::draft_extend_lengths_test

@@ -5,7 +5,7 @@
 #include "shadowgraph/device/graph.h"
 #include "upstream/stories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::draft_tree_pages_test {
 namespace {
 
 using enum ForwardMode;
@@ -208,4 +208,4 @@ TEST(UpstreamDraftTree, ATableHasAColumnForEachPageUpToTheStep) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::draft_tree_pages_test

@@ -4,7 +4,7 @@
 #include "check/laws/metadata_case.h"
 #include "upstream/stories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::encoder_lengths_test {
 namespace {
 
 using enum ForwardMode;
@@ -126,4 +126,4 @@ TEST(UpstreamEncoder, TheWorkedExampleReadsTwoSlotsOfTheEncoder) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::encoder_lengths_test

@@ -8,7 +8,7 @@
 #include "shadowgraph/attention/attention.h"
 #include "upstream/stories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::prefix_window_test {
 namespace {
 
 using enum ForwardMode;
@@ -230,4 +230,4 @@ TEST(UpstreamPrefixWindow, ItemsUnderAWindowAreRefusedWhereTheEngineDropsTheWind
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::prefix_window_test

@@ -8,7 +8,7 @@
 #include "shadowgraph/testing.h"
 #include "upstream/stories.h"
 
-namespace shadowgraph {
+namespace shadowgraph::review_remarks_test {
 namespace {
 
 using enum ForwardMode;
@@ -130,4 +130,4 @@ TEST(UpstreamReviews, AnNpusListsThatACaptureLacksOrKeepsAreFound) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::review_remarks_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace shadowgraph {
+namespace shadowgraph::seeds_table_test {
 namespace {
 
 struct SeedCase {
@@ -164,4 +164,4 @@ TEST(UpstreamTables, TheSeedsCases) {
 }
 
 }  // namespace
-}  // namespace shadowgraph
+}  // namespace shadowgraph::seeds_table_test

@@ -13,7 +13,7 @@ namespace {
 constexpr int kWarps = 4;
 
 /// A graph may be bound for more.
-__device__ int64_t rows_used(const int32_t* cu_seqlens_q, const MergeCall& s) {
+__device__ int64_t rows_used(const int32_t* cu_seqlens_q, const MergeStateCall& s) {
   const int64_t rows = s.out.shape[0];
   const int32_t used = !s.cu_seqlens_q.empty() ? cu_seqlens_q[s.cu_seqlens_q.size() - 1] : -1;
   return used >= 0 && used < rows ? used : rows;
@@ -21,8 +21,8 @@ __device__ int64_t rows_used(const int32_t* cu_seqlens_q, const MergeCall& s) {
 
 __global__ void merge_state(const void* v_a, const void* s_a, const void* v_b, const void* s_b,
                             void* out, void* lse, const int32_t* cu_seqlens_q,
-                            CallOf<MergeCall> of) {
-  const MergeCall& s = of.call;
+                            CallOf<MergeStateCall> of) {
+  const MergeStateCall& s = of.call;
   begin_launch();
   const int64_t heads = s.out.shape[1], item = int64_t{blockIdx.x} * kWarps + threadIdx.y;
   const int64_t row = item / heads, head = item % heads;
@@ -63,8 +63,8 @@ struct Merge {
 template <DType T>
 __global__ void __launch_bounds__(kThreads)
     merge_eights(const uint4* v_a, const float* s_a, const uint4* v_b, const float* s_b, uint4* out,
-                 float* lse, const int32_t* cu_seqlens_q, CallOf<MergeCall> of) {
-  const MergeCall& s = of.call;
+                 float* lse, const int32_t* cu_seqlens_q, CallOf<MergeStateCall> of) {
+  const MergeStateCall& s = of.call;
   begin_launch();
   const auto eights = static_cast<uint32_t>(s.out.shape[2]) / kEight;  // a power of two
   const uint32_t item = blockIdx.x * kThreads + threadIdx.x;
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <DType T>
 bool are_eights(const KernelLaunch& launch) {
-  const MergeCall s = scalar_of<MergeCall>(launch).call;
+  const MergeStateCall s = scalar_of<MergeStateCall>(launch).call;
   const int64_t heads = s.out.shape[1], dim = s.out.shape[2];
   const auto values = [&](const ConstTensorView& t, size_t arg) {
     return t.dtype == T && t.stride[0] == heads * dim && t.stride[1] == dim &&
@@ -110,7 +110,7 @@ bool are_eights(const KernelLaunch& launch) {
 template <DType T>
 CudaKernel fast_kernel() {
   CudaKernel k = cuda_kernel("merge_state", merge_eights<T>, [](const KernelLaunch& launch) {
-    const MergeCall s = scalar_of<MergeCall>(launch).call;
+    const MergeStateCall s = scalar_of<MergeStateCall>(launch).call;
     const int64_t items = s.out.shape[0] * s.out.shape[1] * (s.out.shape[2] / kEight);
     const int64_t blocks = std::max<int64_t>(1, (items + kThreads - 1) / kThreads);
     return Geometry{dim3(static_cast<unsigned>(blocks)), dim3(kThreads)};
@@ -122,7 +122,7 @@ CudaKernel fast_kernel() {
 const CudaKernels kKernels{
     cuda_kernel("merge_state", merge_state,
                 [](const KernelLaunch& launch) {
-                  const MergeCall s = scalar_of<MergeCall>(launch).call;
+                  const MergeStateCall s = scalar_of<MergeStateCall>(launch).call;
                   const int64_t items = std::max<int64_t>(1, s.out.shape[0] * s.out.shape[1]);
                   return Geometry{dim3(static_cast<unsigned>((items + kWarps - 1) / kWarps)),
                                   dim3(32, kWarps)};
