@@ -242,20 +242,44 @@ class World : public CacheWorld {
   Buffer q, out, lse, sinks, table, lens, indptr, queries, mask, mask_indptr, plan, slopes, leftpad;
 };
 
-using Parameters = std::tuple<bool, bool, Layout, DType, Extra>;
+constexpr const char* kLayouts[] = {"Nhd", "Hnd", "Panels"};
+const char* name_of_type(DType dtype) {
+  return dtype == DType::kF32 ? "F32" : dtype == DType::kI8 ? "I8" : "BF16";
+}
+std::string name_of(const Form& form) {
+  constexpr const char* kExtras[] = {"none",        "no lse", "sinks", "sinks in lse", "bool mask",
+                                     "packed mask", "window", "plan",  "terms"};
+  return std::string(form.csr ? "csr " : "dense ") + (form.varlen ? "varlen " : "decode ") +
+         kExtras[static_cast<size_t>(form.extra)];
+}
+
+using Extras = std::vector<Extra>;
+const Extras kAll = {Extra::kNone,       Extra::kNoLse,    Extra::kSinks,
+                     Extra::kSinksInLse, Extra::kBoolMask, Extra::kPackedMask,
+                     Extra::kWindow,     Extra::kPlan,     Extra::kTerms};
+
+/// Of one layout and type: each form of tables and queries, with each of the extras.
+using Parameters = std::tuple<Layout, DType, Extras>;
 
 class AttentionLaunch : public ::testing::TestWithParam<Parameters> {
  protected:
+  template <class Body>
+  static void for_each_form(Body body) {
+    const auto& [layout, dtype, extras] = GetParam();
+    for (const bool csr : {false, true})
+      for (const bool varlen : {false, true})
+        for (const Extra extra : extras) {
+          const Form form{csr, varlen, layout, dtype, extra};
+          SCOPED_TRACE(name_of(form));
+          body(form);
+        }
+  }
   /// One finding at least for K, for V, and for their scales in i8.
-  static void expect_of_caches(const std::string& found, const std::string& law) {
+  static void expect_of_caches(const Form& form, const std::string& found, const std::string& law) {
     for (const char* name : {"k[", "v[", "k_scales[", "v_scales["}) {
-      if (name[1] == '_' && form().dtype != DType::kI8) continue;
+      if (name[1] == '_' && form.dtype != DType::kI8) continue;
       EXPECT_NE(found.find(law + ": " + name), std::string::npos) << name << " " << found;
     }
-  }
-  static Form form() {
-    const auto& [csr, varlen, layout, dtype, extra] = GetParam();
-    return {csr, varlen, layout, dtype, extra};
   }
   /// Runs the launch eagerly, then as a replay; check() after each.
   template <class Check>
@@ -274,102 +298,117 @@ class AttentionLaunch : public ::testing::TestWithParam<Parameters> {
 };
 
 TEST_P(AttentionLaunch, TheBitsOfTheCallEagerAndReplayed) {
-  World w(form());
-  const Bytes expected = w.expected();
-  run_both(w, [&] {
-    EXPECT_EQ(w.results(), expected);
-    EXPECT_EQ(w.found(), "ok");
+  for_each_form([](const Form& form) {
+    World w(form);
+    const Bytes expected = w.expected();
+    run_both(w, [&] {
+      EXPECT_EQ(w.results(), expected);
+      EXPECT_EQ(w.found(), "ok");
+    });
   });
 }
 
 TEST_P(AttentionLaunch, LengthsAreReadWhenItRuns) {
-  World w(form());
-  const Bytes before = w.expected();
-  GraphExec exec = w.record();
-  // Two keys fewer of the last request.
-  w.write(w.lens, 2,
-          form().csr ? (form().keys(2) - 3) % form().page_size() + 1 : form().keys(2) - 2);
-  w.fit_mask(2, form().keys(2) - 2);
-  w.clear();
-  exec.replay(w.stream());
-  EXPECT_EQ(w.results(), w.expected());
-  EXPECT_NE(w.results(), before);
-  EXPECT_EQ(w.found(), "ok");
+  for_each_form([](const Form& form) {
+    World w(form);
+    const Bytes before = w.expected();
+    GraphExec exec = w.record();
+    // Two keys fewer of the last request.
+    w.write(w.lens, 2, form.csr ? (form.keys(2) - 3) % form.page_size() + 1 : form.keys(2) - 2);
+    w.fit_mask(2, form.keys(2) - 2);
+    w.clear();
+    exec.replay(w.stream());
+    EXPECT_EQ(w.results(), w.expected());
+    EXPECT_NE(w.results(), before);
+    EXPECT_EQ(w.found(), "ok");
+  });
 }
 
 TEST_P(AttentionLaunch, APageOutsideThePoolIsFoundAndPoisonsTheOutputs) {
-  World w(form());
-  w.write(w.table, w.entry(0, 1), 1000);
-  run_both(w, [&] {
-    EXPECT_TRUE(is_poison(w.results()));
-    const std::string found = w.found();
-    expect_of_caches(found, "mem.out_of_bounds");
-    EXPECT_NE(found.find("kernel attention_with_kvcache"), std::string::npos) << found;
+  for_each_form([](const Form& form) {
+    World w(form);
+    w.write(w.table, w.entry(0, 1), 1000);
+    run_both(w, [&] {
+      EXPECT_TRUE(is_poison(w.results()));
+      const std::string found = w.found();
+      expect_of_caches(form, found, "mem.out_of_bounds");
+      EXPECT_NE(found.find("kernel attention_with_kvcache"), std::string::npos) << found;
+    });
+    w.write(w.table, w.entry(0, 1), 1);
+    run_both(w, [&] { EXPECT_EQ(w.found(), "ok"); });
   });
-  w.write(w.table, w.entry(0, 1), 1);
-  run_both(w, [&] { EXPECT_EQ(w.found(), "ok"); });
 }
 
 TEST_P(AttentionLaunch, ALengthBeyondTheTableIsFoundAndPoisonsTheOutputs) {
-  World w(form());
-  const bool csr = form().csr;
-  w.write(csr ? w.indptr : w.lens, csr ? 3 : 2, csr ? 1000 : 1000 * form().longer());
-  run_both(w, [&] {
-    EXPECT_TRUE(is_poison(w.results()));
-    const std::string found = w.found();
-    EXPECT_NE(found.find("mem.out_of_bounds: table["), std::string::npos) << found;
+  for_each_form([](const Form& form) {
+    World w(form);
+    const bool csr = form.csr;
+    w.write(csr ? w.indptr : w.lens, csr ? 3 : 2, csr ? 1000 : 1000 * form.longer());
+    run_both(w, [&] {
+      EXPECT_TRUE(is_poison(w.results()));
+      const std::string found = w.found();
+      EXPECT_NE(found.find("mem.out_of_bounds: table["), std::string::npos) << found;
+    });
   });
 }
 
 TEST_P(AttentionLaunch, AnotherRequestsPageIsFound) {
-  World w(form());
-  w.set_owners();
-  run_both(w, [&] { EXPECT_EQ(w.found(), "ok"); });
-  w.write(w.table, w.entry(1, 0), kTable[0]);
-  run_both(w, [&] {
-    const std::string found = w.found();
-    expect_of_caches(found, "mem.wrong_region");
-    EXPECT_NE(found.find("that of request 1"), std::string::npos) << found;
-    EXPECT_NE(found.find("row 1"), std::string::npos) << found;
+  for_each_form([](const Form& form) {
+    World w(form);
+    w.set_owners();
+    run_both(w, [&] { EXPECT_EQ(w.found(), "ok"); });
+    w.write(w.table, w.entry(1, 0), kTable[0]);
+    run_both(w, [&] {
+      const std::string found = w.found();
+      expect_of_caches(form, found, "mem.wrong_region");
+      EXPECT_NE(found.find("that of request 1"), std::string::npos) << found;
+      EXPECT_NE(found.find("row 1"), std::string::npos) << found;
+    });
   });
 }
 
 TEST_P(AttentionLaunch, AnUnwrittenSlotIsFound) {
-  // The last key of request 0, which some row of every form sees.
-  const int64_t page_size = form().page_size();
-  const int64_t slot = 1 * page_size + (form().keys(0) - 1) % page_size, other = 3 * page_size;
-  World unused(form(), other), w(form(), slot);
-  run_both(unused, [&] { EXPECT_EQ(unused.found(), "ok"); });
-  run_both(w, [&] {
-    const std::string found = w.found();
-    expect_of_caches(found, "mem.uninit_read");
-    EXPECT_NE(found.find("never written"), std::string::npos) << found;
+  for_each_form([](const Form& form) {
+    // The last key of request 0, which some row of every form sees.
+    const int64_t page_size = form.page_size();
+    const int64_t slot = 1 * page_size + (form.keys(0) - 1) % page_size, other = 3 * page_size;
+    World unused(form, other), w(form, slot);
+    run_both(unused, [&] { EXPECT_EQ(unused.found(), "ok"); });
+    run_both(w, [&] {
+      const std::string found = w.found();
+      expect_of_caches(form, found, "mem.uninit_read");
+      EXPECT_NE(found.find("never written"), std::string::npos) << found;
+    });
   });
 }
 
 class PlannedLaunch : public AttentionLaunch {};
 
 TEST_P(PlannedLaunch, AStalePlanPoisonsTheOutputs) {
-  World w(form());
-  // Request 1 loses its only key.
-  if (form().csr) {
-    w.write(w.indptr, 2, static_cast<int32_t>(w.entry(1, 0)));
-  } else {
-    w.write(w.lens, 1, 0);
-  }
-  run_both(w, [&] {
-    EXPECT_TRUE(is_poison(w.results()));
-    EXPECT_EQ(w.found(), "ok");
+  for_each_form([](const Form& form) {
+    World w(form);
+    // Request 1 loses its only key.
+    if (form.csr) {
+      w.write(w.indptr, 2, static_cast<int32_t>(w.entry(1, 0)));
+    } else {
+      w.write(w.lens, 1, 0);
+    }
+    run_both(w, [&] {
+      EXPECT_TRUE(is_poison(w.results()));
+      EXPECT_EQ(w.found(), "ok");
+    });
   });
 }
 
 TEST_P(PlannedLaunch, APlanIsReadAsFarAsItSays) {
-  World w(form());
-  w.write(w.plan, kPieces, static_cast<int32_t>((w.plan.numel() - kPlanHeader) / 4));
-  run_both(w, [&] {
-    EXPECT_TRUE(is_poison(w.results()));
-    const std::string found = w.found();
-    EXPECT_NE(found.find("mem.uninit_read: plan["), std::string::npos) << found;
+  for_each_form([](const Form& form) {
+    World w(form);
+    w.write(w.plan, kPieces, static_cast<int32_t>((w.plan.numel() - kPlanHeader) / 4));
+    run_both(w, [&] {
+      EXPECT_TRUE(is_poison(w.results()));
+      const std::string found = w.found();
+      EXPECT_NE(found.find("mem.uninit_read: plan["), std::string::npos) << found;
+    });
   });
 }
 
@@ -381,49 +420,37 @@ KernelLaunch built_over(int byte, const PagedAttention& call) {
 }
 
 TEST_P(AttentionLaunch, BuiltAgainItIsTheSameByteByByte) {
-  const World w(form());
-  PagedAttention call = w.call();
-  const KernelLaunch kept = built_over(0x00, call);
-  EXPECT_EQ(kept, built_over(0xff, call));
-  call.params.sm_scale *= 2;
-  EXPECT_NE(kept, built_over(0x00, call));
+  for_each_form([](const Form& form) {
+    const World w(form);
+    PagedAttention call = w.call();
+    const KernelLaunch kept = built_over(0x00, call);
+    EXPECT_EQ(kept, built_over(0xff, call));
+    call.params.sm_scale *= 2;
+    EXPECT_NE(kept, built_over(0x00, call));
+  });
 }
 
-std::string name_of_form(const ::testing::TestParamInfo<Parameters>& parameters) {
-  constexpr const char* kExtras[] = {"",           "NoLse",  "Sinks", "SinksInLse", "BoolMask",
-                                     "PackedMask", "Window", "Plan",  "Terms"};
-  constexpr const char* kLayouts[] = {"Nhd", "Hnd", "Panels"};
-  const auto& [csr, varlen, layout, dtype, extra] = parameters.param;
-  return std::string(csr ? "Csr" : "Dense") + (varlen ? "Varlen" : "Decode") +
-         kLayouts[static_cast<size_t>(layout)] +
-         (dtype == DType::kF32  ? "F32"
-          : dtype == DType::kI8 ? "I8"
-                                : "BF16") +
-         kExtras[static_cast<size_t>(extra)];
+std::string name_of_parameters(const ::testing::TestParamInfo<Parameters>& parameters) {
+  return std::string(kLayouts[static_cast<size_t>(std::get<Layout>(parameters.param))]) +
+         name_of_type(std::get<DType>(parameters.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Forms, AttentionLaunch,
-    ::testing::Combine(::testing::Bool(), ::testing::Bool(),
-                       ::testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
-                       ::testing::Values(DType::kF32, DType::kBF16),
-                       ::testing::Values(Extra::kNone, Extra::kNoLse, Extra::kSinks,
-                                         Extra::kSinksInLse, Extra::kBoolMask, Extra::kPackedMask,
-                                         Extra::kWindow, Extra::kPlan, Extra::kTerms)),
-    name_of_form);
+    ::testing::Combine(::testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
+                       ::testing::Values(DType::kF32, DType::kBF16), ::testing::Values(kAll)),
+    name_of_parameters);
 INSTANTIATE_TEST_SUITE_P(
     Int8, AttentionLaunch,
-    ::testing::Combine(::testing::Bool(), ::testing::Bool(),
-                       ::testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
+    ::testing::Combine(::testing::Values(Layout::kNhd, Layout::kHnd, Layout::kPanels),
                        ::testing::Values(DType::kI8),
-                       ::testing::Values(Extra::kNone, Extra::kBoolMask, Extra::kPlan)),
-    name_of_form);
+                       ::testing::Values(Extras{Extra::kNone, Extra::kBoolMask, Extra::kPlan})),
+    name_of_parameters);
 INSTANTIATE_TEST_SUITE_P(Forms, PlannedLaunch,
-                         ::testing::Combine(::testing::Bool(), ::testing::Bool(),
-                                            ::testing::Values(Layout::kNhd),
+                         ::testing::Combine(::testing::Values(Layout::kNhd),
                                             ::testing::Values(DType::kF32),
-                                            ::testing::Values(Extra::kPlan)),
-                         name_of_form);
+                                            ::testing::Values(Extras{Extra::kPlan})),
+                         name_of_parameters);
 
 }  // namespace
 }  // namespace shadowgraph::attention_launch_test
