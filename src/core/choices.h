@@ -60,6 +60,7 @@ struct Level {
   std::string_view factor;                 // a literal of the generator
   int64_t value = 0;                       // level_value's
   std::string (*text)(int64_t) = nullptr;  // of the value
+  bool is_number = false;                  // and not a name, or yes or no
 
   bool operator==(const Level& other) const {
     return factor == other.factor && value == other.value;
@@ -77,6 +78,9 @@ constexpr int64_t level_value(T v) {
     return static_cast<int64_t>(v);
   }
 }
+
+template <class T>
+inline constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
 /// "4", "yes", or an enumerator's name where a name_of knows it.
 template <class T>
@@ -183,7 +187,7 @@ class Choices {
       raw = first_of_level[rng_.below(static_cast<uint32_t>(first_of_level.size()))];
     }
     const T value = value_of(raw < bound ? make(raw, bound) : below(bound));
-    levels_.push_back({factor, level_value(value), level_text<T>});
+    levels_.push_back({factor, level_value(value), level_text<T>, is_number<T>});
     return value;
   }
 

@@ -1,6 +1,7 @@
 #include "core/covering.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace shadowgraph {
@@ -125,6 +126,22 @@ struct Covering::Search {
           try_pair(static_cast<int32_t>(a), static_cast<int32_t>(b));
   }
 
+  /// Two levels of such classes that a case had together; one of many, in turn.
+  std::pair<int32_t, int32_t> levels_with(std::pair<int32_t, int32_t> classes,
+                                          std::span<const int32_t> class_of) {
+    const auto of_class = [&](int32_t of) {
+      std::vector<int32_t> all;
+      for (const size_t at : order_of(levels.size(), Rng(rng.next())))
+        if (class_of[at] == of) all.push_back(static_cast<int32_t>(at));
+      return all;
+    };
+    const std::vector<int32_t> second = of_class(classes.second);
+    for (const int32_t a : of_class(classes.first))
+      for (const int32_t b : second)
+        if (witness[a][b] >= 0) return {a, b};
+    return classes;
+  }
+
   /// A factor of one level has no choice.
   bool is_factor(const Level& level) const {
     return std::ranges::any_of(levels, [&](const Level& other) {
@@ -155,42 +172,83 @@ struct Covering::Search {
   }
 };
 
-Covering::Covering(const Draw& draw, std::vector<Level> always) : always_(std::move(always)) {
+Covering::Covering(const Draw& draw, std::vector<Level> always, const InFull& in_full)
+    : always_(std::move(always)) {
   Search search{.draw = draw, .always = always_};
   search.run();
   levels_ = search.levels;
+  classify(in_full);
+  number_pairs(search);
+  fill_rows(search);
+}
+
+void Covering::classify(const InFull& in_full) {
+  for (const Level& level : levels_) {
+    const bool in_two = level.is_number && !in_full(level.factor);
+    const bool is_least = std::ranges::none_of(levels_, [&](const Level& other) {
+      return other.factor == level.factor && other.value < level.value;
+    });
+    is_least_.push_back(!in_two || is_least);
+    const auto same = std::ranges::find_if(levels_, [&](const Level& other) {
+      const auto at = static_cast<size_t>(&other - levels_.data());
+      return other == level || (in_two && !is_least && at < is_least_.size() && !is_least_[at] &&
+                                other.factor == level.factor);
+    });
+    class_of_.push_back(static_cast<int32_t>(same - levels_.begin()));
+  }
+}
+
+void Covering::number_pairs(const Search& search) {
   const size_t n = levels_.size();
   numbers_.assign(n * n, -1);
   for (size_t a = 0; a < n; ++a) {
-    for (size_t b = a + 1; b < n; ++b) {
-      if (search.witness[a][b] < 0 || levels_[a].factor == levels_[b].factor ||
+    for (size_t b = 0; b < n; ++b) {
+      const auto [c, d] = std::minmax(class_of_[a], class_of_[b]);
+      int32_t& number = numbers_[static_cast<size_t>(c) * n + static_cast<size_t>(d)];
+      if (number >= 0 || search.witness[a][b] < 0 || levels_[a].factor == levels_[b].factor ||
           !search.is_factor(levels_[a]) || !search.is_factor(levels_[b]))
         continue;
-      numbers_[a * n + b] = numbers_[b * n + a] = static_cast<int32_t>(pairs_.size());
-      pairs_.emplace_back(static_cast<int32_t>(a), static_cast<int32_t>(b));
+      number = static_cast<int32_t>(pairs_.size());
+      pairs_.emplace_back(c, d);
     }
   }
+}
+
+void Covering::fill_rows(Search& search) {
+  const size_t n = levels_.size();
+  const auto number_of = [&](int32_t a, int32_t b) {
+    const auto [c, d] = std::minmax(class_of_[a], class_of_[b]);
+    return numbers_[static_cast<size_t>(c) * n + static_cast<size_t>(d)];
+  };
   PairSet met(pairs_.size());
   const auto gain = [&](const std::vector<Level>& row) {
     PairSet with = met;
     add(row, &with);
     return std::ranges::count(with, true);
   };
+  const auto is_missing = [&](int32_t a, int32_t b) {
+    const int32_t pair = number_of(a, b);
+    return pair >= 0 && !met[static_cast<size_t>(pair)];
+  };
+  std::vector<bool> used(n);
+  const auto add_row = [&](std::vector<Level> row) {
+    add(row, &met);
+    for (const int32_t level : numbers_of(row, levels_)) used[level] = true;
+    rows_.push_back(std::move(row));
+  };
   for (size_t next = 0; next < pairs_.size(); ++next) {
     while (!met[next]) {
-      const auto [a, b] = pairs_[next];
+      const auto [a, b] = search.levels_with(pairs_[next], class_of_);
       std::vector<Level> best = search.cases[static_cast<size_t>(search.witness[a][b])];
       for (int t = 0; t < kRowTries; ++t) {
-        std::vector<Level> row = search.greedy(a, b, [&](int32_t c, int32_t d) {
-          const int32_t pair = numbers_[static_cast<size_t>(c) * n + static_cast<size_t>(d)];
-          return pair >= 0 && !met[static_cast<size_t>(pair)];
-        });
+        std::vector<Level> row = search.greedy(a, b, is_missing);
         if (gain(row) > gain(best)) best = std::move(row);
       }
-      add(best, &met);
-      rows_.push_back(std::move(best));
+      add_row(std::move(best));
     }
   }
+  for (size_t level = 0; level < n; ++level)
+    if (!used[level]) add_row(search.cases[static_cast<size_t>(search.witness[level][level])]);
 }
 
 Wishes Covering::wishes(uint64_t seed, uint64_t n) const {
@@ -205,27 +263,37 @@ Wishes Covering::wishes(uint64_t seed, uint64_t n) const {
   return wishes;
 }
 
-Wishes Covering::wishes(uint64_t seed, uint64_t n, std::string_view factor, int64_t others,
-                        uint64_t every) const {
-  const uint64_t other = n / every;
-  if (n % every != every - 1) return wishes(seed, n - other);
-  Wishes all = wishes(seed, other);
-  const auto at = std::ranges::find(all.levels, factor, &Level::factor);
-  at->value = 1 + static_cast<int64_t>(other % static_cast<uint64_t>(others));
+Wishes Covering::wishes(uint64_t seed, uint64_t n, const OtherLevels& others) const {
+  const uint64_t round = n / others.every, place = n % others.every;
+  if (place != others.at) return wishes(seed, n - round - (place > others.at ? 1 : 0));
+  Wishes all = wishes(seed, round);
+  const auto at = std::ranges::find(all.levels, others.factor, &Level::factor);
+  at->value = 1 + static_cast<int64_t>(round % static_cast<uint64_t>(others.levels));
   return all;
 }
 
+std::string Covering::text_of_class(int32_t level) const {
+  const auto at = static_cast<size_t>(level);
+  if (is_least_[at]) return levels_[at].to_string();
+  const auto least = std::ranges::min(levels_, {}, [&](const Level& other) {
+    return other.factor == levels_[at].factor ? other.value : std::numeric_limits<int64_t>::max();
+  });
+  return std::string(least.factor) + " > " + least.text(least.value);
+}
+
 std::string Covering::text_of(size_t pair) const {
-  const auto [a, b] = pairs_[pair];
-  return levels_[a].to_string() + " x " + levels_[b].to_string();
+  return text_of_class(pairs_[pair].first) + " x " + text_of_class(pairs_[pair].second);
 }
 
 void Covering::add(std::span<const Level> levels, PairSet* met) const {
-  const std::vector<int32_t> numbers = numbers_of(levels, levels_);
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    for (size_t j = i + 1; j < numbers.size(); ++j) {
-      const int32_t pair = numbers_[static_cast<size_t>(numbers[i]) * levels_.size() +
-                                    static_cast<size_t>(numbers[j])];
+  std::vector<int32_t> classes;
+  for (const int32_t level : numbers_of(levels, levels_))
+    classes.push_back(class_of_[static_cast<size_t>(level)]);
+  std::ranges::sort(classes);
+  for (size_t i = 0; i < classes.size(); ++i) {
+    for (size_t j = i + 1; j < classes.size(); ++j) {
+      const int32_t pair = numbers_[static_cast<size_t>(classes[i]) * levels_.size() +
+                                    static_cast<size_t>(classes[j])];
       if (pair >= 0) (*met)[static_cast<size_t>(pair)] = true;
     }
   }

@@ -1,5 +1,7 @@
 // Covering: wishes with which random cases meet every pair of levels early. Nobody lists what can
-// stand together: a generator is asked by trying. Tested by tests/core/covering_test.cc.
+// stand together: a generator is asked by trying. Of a number two levels may count, its least
+// value and any larger one ("topk > 1"): a feature is there or not, and how large comes at random.
+// Tested by tests/core/covering_test.cc.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +18,33 @@ namespace shadowgraph {
 /// Pairs of levels by number; those that were met are true.
 using PairSet = std::vector<bool>;
 
+/// One case in `every`, the one behind `at` others, has another level of `factor`, which all cases
+/// have as a wish: 1 to `levels`, in turn.
+struct OtherLevels {
+  std::string_view factor;
+  int64_t levels;
+  uint64_t every, at;
+};
+
 class Covering {
  public:
   /// Draws a case, and gives its levels: those of the named draws, and what a run of it may reach.
   using Draw = std::function<std::vector<Level>(Choices&)>;
+  using InFull = std::function<bool(std::string_view factor)>;
   /// always: wishes that all cases have; they are no factors, and neither is what has one level.
-  /// Tries some thousand cases, the same ones every time.
-  Covering(const Draw& draw, std::vector<Level> always);
+  /// in_full: does every value of that number count, or two levels? Tries some thousand cases, the
+  /// same ones every time.
+  Covering(const Draw& draw, std::vector<Level> always, const InFull& in_full);
 
   /// Wishes of the n-th case of a seed. The first rows() cases meet all pairs, most of them at
   /// once, for any seed. Behind them the rows come again in the seed's orders, and every second
   /// time with half of their levels, so that three meet in all ways.
   Wishes wishes(uint64_t seed, uint64_t n) const;
-  /// The same, but one case in `every` has a row's levels with another level of `factor`, which is
-  /// one of `always`: 1 to `others`, in turn.
-  Wishes wishes(uint64_t seed, uint64_t n, std::string_view factor, int64_t others,
-                uint64_t every) const;
+  /// The same, but some cases have a row's levels with another level of a factor.
+  Wishes wishes(uint64_t seed, uint64_t n, const OtherLevels& others) const;
   size_t rows() const { return rows_.size(); }
 
-  /// How many pairs can stand together; "page_size 4 x radix yes".
+  /// How many pairs can stand together; "page_size 4 x topk > 1".
   size_t pairs() const { return pairs_.size(); }
   std::string text_of(size_t pair) const;
   /// Adds the pairs that a case with such levels has. met has the size pairs().
@@ -43,9 +53,17 @@ class Covering {
  private:
   struct Search;
 
+  void classify(const InFull& in_full);
+  void number_pairs(const Search& search);
+  void fill_rows(Search& search);
+  std::string text_of_class(int32_t level) const;
+
   std::vector<Level> always_;
+
   std::vector<Level> levels_;                       // by number
-  std::vector<std::pair<int32_t, int32_t>> pairs_;  // numbers of levels, the smaller one first
+  std::vector<int32_t> class_of_;                   // of a level: the first that counts as it does
+  std::vector<bool> is_least_;                      // by level: its number is the factor's least
+  std::vector<std::pair<int32_t, int32_t>> pairs_;  // classes, the smaller number first
   std::vector<int32_t> numbers_;                    // of pairs, by a * levels + b; -1: none
   std::vector<std::vector<Level>> rows_;
 };

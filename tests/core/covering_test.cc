@@ -23,6 +23,10 @@ void draw_case(Choices& c) {
   c.of("only", {7});
 }
 
+bool every_number(std::string_view) { return true; }
+bool no_number(std::string_view) { return false; }
+bool pages(std::string_view factor) { return factor == "page"; }
+
 std::vector<Level> levels_of_case(Choices& c) {
   draw_case(c);
   return c.levels();
@@ -56,7 +60,7 @@ const Texts& all_pairs() {
 }
 
 TEST(Covering, KnowsThePairsThatCanStandTogether) {
-  const Covering covering(levels_of_case, {});
+  const Covering covering(levels_of_case, {}, every_number);
   Texts known;
   for (size_t pair = 0; pair < covering.pairs(); ++pair) {
     const std::string text = covering.text_of(pair);
@@ -70,7 +74,7 @@ TEST(Covering, KnowsThePairsThatCanStandTogether) {
 }
 
 TEST(Covering, TheFirstRowsMeetEveryPairWhateverTheSeed) {
-  const Covering covering(levels_of_case, {});
+  const Covering covering(levels_of_case, {}, every_number);
   // No array has fewer rows than two factors have pairs of levels; this one has twice as many.
   EXPECT_LE(covering.rows(), 2 * 4 * 5u);
   for (uint64_t seed = 1; seed < 20; ++seed) {
@@ -84,7 +88,7 @@ TEST(Covering, TheFirstRowsMeetEveryPairWhateverTheSeed) {
 }
 
 TEST(Covering, MostPairsComeInTheFirstRows) {
-  const Covering covering(levels_of_case, {});
+  const Covering covering(levels_of_case, {}, every_number);
   PairSet met(covering.pairs());
   for (uint64_t n = 0; n < covering.rows() / 2; ++n)
     covering.add(covering.wishes(1, n).levels, &met);
@@ -92,7 +96,7 @@ TEST(Covering, MostPairsComeInTheFirstRows) {
 }
 
 TEST(Covering, BehindTheRowsSeedsHaveOrdersOfTheirOwn) {
-  const Covering covering(levels_of_case, {});
+  const Covering covering(levels_of_case, {}, every_number);
   std::set<std::string> firsts;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     std::string first;
@@ -104,7 +108,7 @@ TEST(Covering, BehindTheRowsSeedsHaveOrdersOfTheirOwn) {
 }
 
 TEST(Covering, BehindTheRowsRareLevelsMeetInThrees) {
-  const Covering covering(levels_of_case, {});
+  const Covering covering(levels_of_case, {}, every_number);
   int met = 0;
   for (uint64_t n = covering.rows(); n < covering.rows() + 2000; ++n) {
     Choices c(Rng::stream(1, n), covering.wishes(1, n));
@@ -118,7 +122,7 @@ TEST(Covering, BehindTheRowsRareLevelsMeetInThrees) {
 }
 
 TEST(Covering, ItIsTheSameEveryTime) {
-  const Covering one(levels_of_case, {}), other(levels_of_case, {});
+  const Covering one(levels_of_case, {}, every_number), other(levels_of_case, {}, every_number);
   ASSERT_EQ(one.pairs(), other.pairs());
   for (size_t pair = 0; pair < one.pairs(); ++pair)
     EXPECT_EQ(one.text_of(pair), other.text_of(pair));
@@ -127,7 +131,7 @@ TEST(Covering, ItIsTheSameEveryTime) {
 }
 
 TEST(Covering, WhatIsAlwaysWishedIsNoFactor) {
-  const Covering covering(levels_of_case, {{"page", 4}});
+  const Covering covering(levels_of_case, {{"page", 4}}, every_number);
   for (size_t pair = 0; pair < covering.pairs(); ++pair)
     EXPECT_EQ(covering.text_of(pair).find("page"), std::string::npos);
   for (uint64_t n = 0; n < 100; ++n) {
@@ -136,8 +140,70 @@ TEST(Covering, WhatIsAlwaysWishedIsNoFactor) {
   }
 }
 
+std::set<std::string> texts_of(const Covering& covering) {
+  std::set<std::string> texts;
+  for (size_t pair = 0; pair < covering.pairs(); ++pair) texts.insert(covering.text_of(pair));
+  return texts;
+}
+
+TEST(Covering, OfANumberItsLeastValueAndAnyLargerOneCount) {
+  const Covering covering(levels_of_case, {}, pages);
+  const std::set<std::string> texts = texts_of(covering);
+  for (const char* text : {"window_left > 0 x radix yes", "window_left 0 x radix yes",
+                           "page 4 x window_left > 0", "page 16 x radix no"}) {
+    const std::string pair = text, a = pair.substr(0, pair.find(" x ")),
+                      b = pair.substr(pair.find(" x ") + 3);
+    EXPECT_TRUE(texts.contains(pair) || texts.contains(b + " x " + a)) << pair;
+  }
+  for (const std::string& text : texts) {
+    EXPECT_EQ(text.find("window_left 3"), std::string::npos) << text;
+    EXPECT_EQ(text.find("page > "), std::string::npos) << text;
+  }
+  EXPECT_LT(covering.rows(), Covering(levels_of_case, {}, every_number).rows());
+}
+
+TEST(Covering, AmongTheRowsIsEachValueOfANumber) {
+  const Covering covering(levels_of_case, {}, no_number);
+  std::set<std::string> values;
+  for (uint64_t n = 0; n < covering.rows(); ++n)
+    for (const Level& level : covering.wishes(1, n).levels)
+      values.insert(std::string(level.factor) + " " + std::to_string(level.value));
+  for (const char* value : {"page 1", "page 2", "page 4", "page 16", "window_left 0",
+                            "window_left 1", "window_left 2", "window_left 3", "window_left 4"})
+    EXPECT_TRUE(values.contains(value)) << value;
+}
+
+TEST(Covering, ALargerNumberIsMetByAnyOfThem) {
+  const Covering covering(levels_of_case, {}, pages);
+  PairSet one(covering.pairs()), other(covering.pairs()), least(covering.pairs());
+  covering.add(std::vector<Level>{{"window_left", 1}, {"radix", 1}}, &one);
+  covering.add(std::vector<Level>{{"window_left", 4}, {"radix", 1}}, &other);
+  covering.add(std::vector<Level>{{"window_left", 0}, {"radix", 1}}, &least);
+  EXPECT_EQ(std::ranges::count(one, true), 1);
+  EXPECT_EQ(one, other);
+  EXPECT_EQ(std::ranges::count(least, true), 1);
+  EXPECT_NE(one, least);
+}
+
+TEST(Covering, OneCaseInEveryHasAnotherLevel) {
+  const Covering covering(levels_of_case, {{"page", 0}}, every_number);
+  for (const uint64_t at : {0, 1, 5}) {
+    std::vector<int64_t> others;
+    uint64_t row = 0;
+    for (uint64_t n = 0; n < 24; ++n) {
+      const std::vector<Level> levels = covering.wishes(1, n, {"page", 3, 6, at}).levels;
+      ASSERT_EQ(levels[0].factor, "page");
+      if (n % 6 == at)
+        others.push_back(levels[0].value);
+      else
+        EXPECT_EQ(levels, covering.wishes(1, row++).levels) << n;
+    }
+    EXPECT_EQ(others, (std::vector<int64_t>{1, 2, 3, 1})) << at;
+  }
+}
+
 TEST(Covering, AddsThePairsOfACase) {
-  const Covering covering(levels_of_case, {});
+  const Covering covering(levels_of_case, {}, every_number);
   PairSet met(covering.pairs());
   covering.add(std::vector<Level>{{"page", 2}, {"radix", 1}, {"unknown", 3}, {"only", 7}}, &met);
   std::vector<std::string> texts;

@@ -134,7 +134,7 @@ TEST(Features, ARunOfOneBackendSaysWhichLawsItCouldNotJudge) {
 
 TEST(Features, ShrinkingAFailureIsNotCounted) {
   FuzzOptions options = histories_of({find_backend("flashattention")});
-  options.cases = 8, options.histories.shrink.tries = 20;
+  options.cases = 30, options.histories.shrink.tries = 20;
   const FuzzResult clean = fuzz(options);
   const Planted planted(std::vector<const Fault*>{find_fault("K01")});
   options.histories.tap = planted.tap();

@@ -72,7 +72,7 @@ TEST(PlantVerdict, APlantIsCountedInHistoriesAsGenerated) {
   const Fault* fault = find_fault("K31");
   const Planted counted({fault}), again({fault});
   FuzzOptions options;
-  options.cases = 24, options.kernels = false;
+  options.cases = 60, options.kernels = false;
   options.histories.backends = {find_backend("flashattention")};
   options.counted_tap = counted.tap(), options.histories.tap = again.tap();
   EXPECT_FALSE(run_fuzz(options, {}, false).findings.ok());

@@ -220,7 +220,7 @@ TEST(Memory, PoisonFillsWhatIsWrittenAndNothingElse) {
 }
 
 TEST(Memory, LargeBlocksAskForHugePages) {
-  DeviceMemory memory({.capacity = 16 * kHugePage});
+  DeviceMemory memory({.capacity = 16 * kHugePage, .checked = false});
   const auto* small = static_cast<std::byte*>(memory.allocate(kHugePage / 2, AllocKind::kMalloc));
   const auto* large = static_cast<std::byte*>(memory.allocate(4 * kHugePage, AllocKind::kMalloc));
   ASSERT_NE(large, nullptr);

@@ -258,7 +258,7 @@ const Extras kAll = {Extra::kNone,       Extra::kNoLse,    Extra::kSinks,
                      Extra::kSinksInLse, Extra::kBoolMask, Extra::kPackedMask,
                      Extra::kWindow,     Extra::kPlan,     Extra::kTerms};
 
-/// Of one layout and type: each form of tables and queries, with each of the extras.
+/// A layout and a type: each form of tables and queries is tried, with each of the extras.
 using Parameters = std::tuple<Layout, DType, Extras>;
 
 class AttentionLaunch : public ::testing::TestWithParam<Parameters> {

@@ -123,7 +123,7 @@ class Matrix(unittest.TestCase):
             self.assertIn(part, out)
 
     def test_a_model_without_an_encoder_is_told_so(self):
-        out = run("faults", "--matrix", "--id", "K31", "--backend", "flashattention", "--backend", "gdn", "--cases", "30")[1]
+        out = run("faults", "--matrix", "--id", "K31", "--backend", "flashattention", "--backend", "gdn", "--cases", "60")[1]
         self.assertRegex(out, r"(?m)^K31    2        no encoder$")
 
     def test_every_format_has_the_pairs(self):

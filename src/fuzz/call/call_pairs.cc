@@ -68,7 +68,8 @@ const Covering& covering_of_call(size_t kind) {
       (void)generate(choices);
       return choices.levels();
     };
-    entries[kind].covering = std::make_unique<Covering>(draw, levels_of(kKinds[kind]));
+    const auto in_full = [](std::string_view) { return true; };  // a kernel has code for sizes
+    entries[kind].covering = std::make_unique<Covering>(draw, levels_of(kKinds[kind]), in_full);
   });
   return *entries[kind].covering;
 }
@@ -82,8 +83,9 @@ Choices case_choices(uint64_t seed, uint64_t number) {
   }();
   const RoundPlace place = place_in_rounds(kPlaces, seed, number);
   return Choices(Rng::stream(seed, number), covering_of_call(place.kind)
-                                                .wishes(seed, place.visit, kCallSizesFactor,
-                                                        kLargeCallKinds, kLargeCallEvery));
+                                                .wishes(seed, place.visit,
+                                                        {kCallSizesFactor, kLargeCallKinds,
+                                                         kLargeCallEvery, kLargeCallEvery - 1}));
 }
 
 }  // namespace shadowgraph

@@ -30,9 +30,9 @@ bool may_step(const RuntimeConfig& r, ForwardMode mode) {
 }
 
 /// Histories in a round, by how many rows a covering has: layers with keys and values of their own
-/// have twice the features of others.
+/// have a third more features than others.
 size_t places_of(const BackendInfo& info) {
-  return info.dense && info.heads && !info.dual_chunk && info.recurrent.empty() ? 2 : 1;
+  return info.dense && info.heads && !info.dual_chunk && info.recurrent.empty() ? 4 : 3;
 }
 
 }  // namespace
@@ -74,8 +74,9 @@ const Covering* covering_of(const Backend& backend) {
     const auto draw = [&](Choices& choices) {
       return levels_of(generate_history(choices, {at, 1}), choices);
     };
-    entry.covering =
-        std::make_unique<Covering>(draw, std::vector<Level>{{kBackendFactor}, {kSizesFactor}});
+    const auto in_full = [](std::string_view factor) { return factor == "page_size"; };
+    entry.covering = std::make_unique<Covering>(
+        draw, std::vector<Level>{{kBackendFactor}, {kSizesFactor}}, in_full);
   });
   return entry.covering.get();
 }
@@ -87,10 +88,10 @@ Choices history_choices(uint64_t seed, uint64_t number, std::span<const Backend*
   const RoundPlace place = place_in_rounds(kinds, seed, number);
   const Covering* covering = covering_of(*backends[place.kind]);
   // Rows of a covering are small histories, which differ most for their time; the large sizes come
-  // in turn.
+  // in turn, the first one soon.
   Wishes wishes = covering == nullptr
                       ? Wishes{}
-                      : covering->wishes(seed, place.visit, kSizesFactor, 3, kLargeEvery);
+                      : covering->wishes(seed, place.visit, {kSizesFactor, 3, kLargeEvery, 1});
   wishes.levels.insert(wishes.levels.begin(), {kBackendFactor, static_cast<int64_t>(place.kind)});
   return Choices(Rng::stream(~seed, number), std::move(wishes));
 }

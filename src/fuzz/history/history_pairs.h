@@ -23,7 +23,7 @@ bool is_covered(const Backend& backend);
 const Covering* covering_of(const Backend& backend);
 
 /// One of so many histories of a backend has large sizes; the others are rows of its covering.
-inline constexpr uint64_t kLargeEvery = 5;
+inline constexpr uint64_t kLargeEvery = 6;
 
 /// The choices of the history with that number, for generate_history with the same backends. They
 /// come in rounds, in which each backend has one history or two.

@@ -9,12 +9,11 @@
 namespace shadowgraph {
 namespace {
 
-// Poison must not touch every page of an allocation that nobody may ever fill.
+// Mapping the poison of an allocation that nobody may ever fill must not take long.
 constexpr size_t kPoisonWholeUpTo = size_t{64} << 20, kPoisonAtMost = size_t{1} << 20;
 
 void poison_fresh(const Blocks& blocks, const Block& b) {
-  std::memset(blocks.address(b.offset), kPoison,
-              b.bytes <= kPoisonWholeUpTo ? b.bytes : kPoisonAtMost);
+  poison(blocks.address(b.offset), b.bytes <= kPoisonWholeUpTo ? b.bytes : kPoisonAtMost);
 }
 
 }  // namespace

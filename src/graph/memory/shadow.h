@@ -10,11 +10,9 @@
 #include <vector>
 
 #include "graph/memory/memory.h"
+#include "graph/memory/poison_pages.h"
 
 namespace shadowgraph {
-
-/// Fresh memory and retired bytes hold this: NaN in every float type, -1 in every integer.
-inline constexpr int kPoison = 0xFF;
 
 enum class GranuleState : uint8_t { kUninit, kInit, kRetired };
 
