@@ -19,7 +19,7 @@ namespace shadowgraph {
 
 /// Sizes that a history has around the constants of backends and kernels (tiles, blocks, chunks,
 /// buckets): of one kind, since each costs much of its time. Of small ones it has many.
-enum class HistorySizes : uint8_t { kSmall, kManyRequests, kLongExtends, kLongContexts };
+enum class HistorySizes : uint8_t { kSmall, kLongExtends, kLongContexts, kManyRequests };
 
 struct History {
   const Backend* backend = nullptr;

@@ -11,8 +11,8 @@
 namespace shadowgraph {
 
 inline constexpr std::string_view kRunnerDataNames[] = {"random", "uniform", "selector", "shifted"};
-inline constexpr std::string_view kSizesNames[] = {"small", "many_requests", "long_extends",
-                                                   "long_contexts"};
+inline constexpr std::string_view kSizesNames[] = {"small", "long_extends", "long_contexts",
+                                                   "many_requests"};
 inline constexpr std::string_view kFamilyNames[] = {"mamba2", "gdn", "kda", "lightning"};
 inline constexpr std::string_view kV4PoolNames[] = {"paged", "unified"};
 
