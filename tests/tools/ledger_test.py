@@ -226,7 +226,7 @@ class LedgerKill(Folder):
         while not done:
             while len(running) < 3:
                 running.append(self.start(*args, "--threads", str(1 + draw.randrange(2))))
-            time.sleep(draw.uniform(0.2, 0.8))
+            time.sleep(draw.uniform(1, 2.5))  # a worker needs a second before its first case
             one = draw.choice(running)
             if one.pid in stopped:
                 stopped.discard(one.pid)
