@@ -12,7 +12,8 @@ endfunction()
 
 # sg_unity(target size [EXCEPT FOLDER...]): compiles a target's sources in groups of so many, module by module: most of
 # what one of our files costs is parsing the standard library's headers. Names in unnamed namespaces are therefore unique
-# within a module, except in the folders that stay as they are; a test's are in a namespace that its file names. Sources with options of their own (instruction sets) do, too.
+# within a module, except in the folders that stay as they are. Sources with options of their own (instruction sets) stay,
+# too. A test may use any name: its namespace has the name of its file.
 function(sg_unity target size)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "EXCEPT")
   if(NOT SHADOWGRAPH_UNITY)

@@ -183,19 +183,22 @@ Covering::Covering(const Draw& draw, std::vector<Level> always, const InFull& in
 }
 
 void Covering::classify(const InFull& in_full) {
-  for (const Level& level : levels_) {
-    const bool in_two = level.is_number && !in_full(level.factor);
-    const bool is_least = std::ranges::none_of(levels_, [&](const Level& other) {
+  for (size_t at = 0; at < levels_.size(); ++at) {
+    const Level& level = levels_[at];
+    const auto is_less = [&](const Level& other) {
       return other.factor == level.factor && other.value < level.value;
-    });
-    is_least_.push_back(!in_two || is_least);
-    const auto same = std::ranges::find_if(levels_, [&](const Level& other) {
-      const auto at = static_cast<size_t>(&other - levels_.data());
-      return other == level || (in_two && !is_least && at < is_least_.size() && !is_least_[at] &&
-                                other.factor == level.factor);
-    });
-    class_of_.push_back(static_cast<int32_t>(same - levels_.begin()));
+    };
+    counts_alone_.push_back(!level.is_number || in_full(level.factor) ||
+                            std::ranges::none_of(levels_, is_less));
+    size_t first = counts_alone_[at] ? at : 0;
+    while (first < at && (counts_alone_[first] || levels_[first].factor != level.factor)) ++first;
+    class_of_.push_back(static_cast<int32_t>(first));
   }
+}
+
+size_t Covering::place_of(size_t a, size_t b) const {
+  const auto [c, d] = std::minmax(class_of_[a], class_of_[b]);
+  return static_cast<size_t>(c) * levels_.size() + static_cast<size_t>(d);
 }
 
 void Covering::number_pairs(const Search& search) {
@@ -203,23 +206,18 @@ void Covering::number_pairs(const Search& search) {
   numbers_.assign(n * n, -1);
   for (size_t a = 0; a < n; ++a) {
     for (size_t b = 0; b < n; ++b) {
-      const auto [c, d] = std::minmax(class_of_[a], class_of_[b]);
-      int32_t& number = numbers_[static_cast<size_t>(c) * n + static_cast<size_t>(d)];
+      int32_t& number = numbers_[place_of(a, b)];
       if (number >= 0 || search.witness[a][b] < 0 || levels_[a].factor == levels_[b].factor ||
           !search.is_factor(levels_[a]) || !search.is_factor(levels_[b]))
         continue;
       number = static_cast<int32_t>(pairs_.size());
-      pairs_.emplace_back(c, d);
+      pairs_.emplace_back(std::minmax({class_of_[a], class_of_[b]}));
     }
   }
 }
 
 void Covering::fill_rows(Search& search) {
   const size_t n = levels_.size();
-  const auto number_of = [&](int32_t a, int32_t b) {
-    const auto [c, d] = std::minmax(class_of_[a], class_of_[b]);
-    return numbers_[static_cast<size_t>(c) * n + static_cast<size_t>(d)];
-  };
   PairSet met(pairs_.size());
   const auto gain = [&](const std::vector<Level>& row) {
     PairSet with = met;
@@ -227,7 +225,7 @@ void Covering::fill_rows(Search& search) {
     return std::ranges::count(with, true);
   };
   const auto is_missing = [&](int32_t a, int32_t b) {
-    const int32_t pair = number_of(a, b);
+    const int32_t pair = numbers_[place_of(static_cast<size_t>(a), static_cast<size_t>(b))];
     return pair >= 0 && !met[static_cast<size_t>(pair)];
   };
   std::vector<bool> used(n);
@@ -274,7 +272,7 @@ Wishes Covering::wishes(uint64_t seed, uint64_t n, const OtherLevels& others) co
 
 std::string Covering::text_of_class(int32_t level) const {
   const auto at = static_cast<size_t>(level);
-  if (is_least_[at]) return levels_[at].to_string();
+  if (counts_alone_[at]) return levels_[at].to_string();
   const auto least = std::ranges::min(levels_, {}, [&](const Level& other) {
     return other.factor == levels_[at].factor ? other.value : std::numeric_limits<int64_t>::max();
   });
@@ -286,14 +284,11 @@ std::string Covering::text_of(size_t pair) const {
 }
 
 void Covering::add(std::span<const Level> levels, PairSet* met) const {
-  std::vector<int32_t> classes;
-  for (const int32_t level : numbers_of(levels, levels_))
-    classes.push_back(class_of_[static_cast<size_t>(level)]);
-  std::ranges::sort(classes);
-  for (size_t i = 0; i < classes.size(); ++i) {
-    for (size_t j = i + 1; j < classes.size(); ++j) {
-      const int32_t pair = numbers_[static_cast<size_t>(classes[i]) * levels_.size() +
-                                    static_cast<size_t>(classes[j])];
+  const std::vector<int32_t> numbers = numbers_of(levels, levels_);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    for (size_t j = i + 1; j < numbers.size(); ++j) {
+      const int32_t pair =
+          numbers_[place_of(static_cast<size_t>(numbers[i]), static_cast<size_t>(numbers[j]))];
       if (pair >= 0) (*met)[static_cast<size_t>(pair)] = true;
     }
   }

@@ -55,6 +55,7 @@ class Covering {
 
   void classify(const InFull& in_full);
   void number_pairs(const Search& search);
+  size_t place_of(size_t a, size_t b) const;  // of two levels' pair in numbers_
   void fill_rows(Search& search);
   std::string text_of_class(int32_t level) const;
 
@@ -62,9 +63,9 @@ class Covering {
 
   std::vector<Level> levels_;                       // by number
   std::vector<int32_t> class_of_;                   // of a level: the first that counts as it does
-  std::vector<bool> is_least_;                      // by level: its number is the factor's least
+  std::vector<bool> counts_alone_;                  // by level; false: among the larger numbers
   std::vector<std::pair<int32_t, int32_t>> pairs_;  // classes, the smaller number first
-  std::vector<int32_t> numbers_;                    // of pairs, by a * levels + b; -1: none
+  std::vector<int32_t> numbers_;                    // of pairs, by place_of; -1: none
   std::vector<std::vector<Level>> rows_;
 };
 

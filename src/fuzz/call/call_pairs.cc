@@ -82,10 +82,12 @@ Choices case_choices(uint64_t seed, uint64_t number) {
     return places;
   }();
   const RoundPlace place = place_in_rounds(kPlaces, seed, number);
-  return Choices(Rng::stream(seed, number), covering_of_call(place.kind)
-                                                .wishes(seed, place.visit,
-                                                        {kCallSizesFactor, kLargeCallKinds,
-                                                         kLargeCallEvery, kLargeCallEvery - 1}));
+  const OtherLevels large = {.factor = kCallSizesFactor,
+                             .levels = kLargeCallKinds,
+                             .every = kLargeCallEvery,
+                             .at = kLargeCallEvery - 1};
+  return Choices(Rng::stream(seed, number),
+                 covering_of_call(place.kind).wishes(seed, place.visit, large));
 }
 
 }  // namespace shadowgraph

@@ -18,7 +18,8 @@
 namespace shadowgraph {
 
 /// Sizes that a history has around the constants of backends and kernels (tiles, blocks, chunks,
-/// buckets): of one kind, since each costs much of its time. Of small ones it has many.
+/// buckets): of one kind, since each costs much of its time. Of small ones it has many. A backend's
+/// histories have the others in this order; what shrinks slowly, a crowd, comes last.
 enum class HistorySizes : uint8_t { kSmall, kLongExtends, kLongContexts, kManyRequests };
 
 struct History {

@@ -89,9 +89,11 @@ Choices history_choices(uint64_t seed, uint64_t number, std::span<const Backend*
   const Covering* covering = covering_of(*backends[place.kind]);
   // Rows of a covering are small histories, which differ most for their time; the large sizes come
   // in turn, the first one soon.
-  Wishes wishes = covering == nullptr
-                      ? Wishes{}
-                      : covering->wishes(seed, place.visit, {kSizesFactor, 3, kLargeEvery, 1});
+  Wishes wishes =
+      covering == nullptr
+          ? Wishes{}
+          : covering->wishes(seed, place.visit,
+                             {.factor = kSizesFactor, .levels = 3, .every = kLargeEvery, .at = 1});
   wishes.levels.insert(wishes.levels.begin(), {kBackendFactor, static_cast<int64_t>(place.kind)});
   return Choices(Rng::stream(~seed, number), std::move(wishes));
 }

@@ -26,7 +26,7 @@ const Covering* covering_of(const Backend& backend);
 inline constexpr uint64_t kLargeEvery = 6;
 
 /// The choices of the history with that number, for generate_history with the same backends. They
-/// come in rounds, in which each backend has one history or two.
+/// come in rounds, in which each backend has three histories or four.
 Choices history_choices(uint64_t seed, uint64_t number, std::span<const Backend* const> backends);
 
 }  // namespace shadowgraph

@@ -9,7 +9,7 @@
 namespace shadowgraph {
 namespace {
 
-// Mapping the poison of an allocation that nobody may ever fill must not take long.
+// A large allocation may never be filled: its poison must not take long.
 constexpr size_t kPoisonWholeUpTo = size_t{64} << 20, kPoisonAtMost = size_t{1} << 20;
 
 void poison_fresh(const Blocks& blocks, const Block& b) {

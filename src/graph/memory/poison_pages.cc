@@ -14,19 +14,21 @@ namespace {
 
 constexpr size_t kFileBytes = size_t{2} << 20;  // its pages stay in memory
 
-/// A file of poison without a name. Others may close its descriptor, and open a file as that.
+/// A file without a path, full of poison. A program may close all its descriptors, and open another
+/// file under this one's number: map_at tells them apart.
 class PoisonedFile {
  public:
   PoisonedFile() {
     const int made = memfd_create("poison", MFD_CLOEXEC);
     if (made < 0) return;
-    // A closed stdout stays closed.
+    // The number of a closed stdout would get what the program prints.
     file_ = fcntl(made, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     close(made);
     if (file_ >= 0 && !fill()) close(file_), file_ = -1;
   }
 
-  /// Maps it private at p, again and again, until there are so many bytes. False: not all of them.
+  /// Maps the file at p, again behind it, and so on up to end; who writes has copies of pages.
+  /// False: not everything is mapped.
   bool map_at(std::byte* p, std::byte* end) const {
     struct stat now = {};
     if (file_ < 0 || fstat(file_, &now) != 0 || now.st_ino != is_.st_ino ||
