@@ -1,8 +1,7 @@
 // A kernel of a user under the fuzzer's calls: a right one passes in all that it declares, each
-// slip is found within seconds by the law that it breaks, shrunk, and repeated by its choices.
+// slip is found soon by the law that it breaks, shrunk, and repeated by its choices.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -106,12 +105,9 @@ struct Planted {
 class KernelSlips : public ::testing::TestWithParam<Planted> {};
 
 TEST_P(KernelSlips, IsFoundSmallAndRepeated) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
   KernelOptions o = small_support();
   o.calls = 2000;
   const Status status = check(o, tiled(GetParam().slip));
-  EXPECT_LT(std::chrono::duration<double>(Clock::now() - start).count(), 10);
   ASSERT_FALSE(status.ok());
   const Finding& f = status.findings()[0];
   EXPECT_EQ(std::ranges::count(GetParam().laws, f.id), 1) << status.to_string();
