@@ -47,14 +47,6 @@ void add_plain_options(Command& command, Common& common) {
   command.flag("--quiet", common.quiet, "No progress; text shows findings and the verdict only");
 }
 
-void check_output(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (fs::is_directory(path, error)) throw UsageError("--output: " + path + " is a folder");
-  const fs::path folder = fs::path(path).parent_path();
-  check_folder("--output", folder.empty() ? "." : folder.string());
-}
-
 }  // namespace
 
 int Common::num_threads() const { return threads > 0 ? threads : default_threads(); }
@@ -72,6 +64,14 @@ void check_folder(const std::string& option, const std::string& folder) {
     throw UsageError(option + ": there is no folder " + folder);
   if (::access(folder.c_str(), W_OK) != 0)
     throw UsageError(option + ": cannot write into " + folder);
+}
+
+void check_file(const std::string& option, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_directory(path, error)) throw UsageError(option + ": " + path + " is a folder");
+  const fs::path folder = fs::path(path).parent_path();
+  check_folder(option, folder.empty() ? "." : folder.string());
 }
 
 void add_output_options(Command& command, Common& common) {
@@ -111,7 +111,7 @@ void add_common_options(Command& command, Common& common) {
 }
 
 void apply(Common& common) {
-  if (!common.output.empty()) check_output(common.output);
+  if (!common.output.empty()) check_file("--output", common.output);
   const char* forced = environment("SHADOWGRAPH_ISA");
   const std::string wanted = !common.isa.empty() ? common.isa : forced != nullptr ? forced : "";
   if (wanted.empty()) return;

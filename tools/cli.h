@@ -96,6 +96,8 @@ void apply(Common& common);
 /// Refuses a folder that nothing can be written into: said before the work, not after it. Throws
 /// UsageError. option: that named it.
 void check_folder(const std::string& option, const std::string& folder);
+/// The same of a file that is to be written.
+void check_file(const std::string& option, const std::string& path);
 /// A report with its head filled in: verb, version, seed, isa, threads, arith. Call after apply.
 Report start_report(const std::string& verb, const Common& common);
 /// Renders, writes to stdout or the output file (whole or not at all), and returns the exit code.

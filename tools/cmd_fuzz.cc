@@ -132,7 +132,7 @@ ChoiceSequence given_choices(const FuzzCommand& options) {
 }
 
 /// One call of a kernel, as a finding gives its choices.
-int run_call(const FuzzCommand& options) {
+int run_call(const FuzzCommand& options, const Chosen& chosen) {
   const ChoiceSequence list = given_choices(options);
   Report report = begin_report(options);
   Choices choices(list);
@@ -143,12 +143,15 @@ int run_call(const FuzzCommand& options) {
   Status status = check_case(x, run);
   report.cases = 1;
   report.coverage.push_back(coverage_of(coverage_key(x), 1));
+  FuzzResult failed;
+  if (!status.ok()) failed.call_failures = {{status.findings()[0].id, choices.made()}};
   for (Finding& f : status.findings()) {
     f.case_id = x.to_string();
     f.reproduce = "shadowgraph fuzz --backend kernels --choices " + options.choices + run.flags();
     report.findings.push_back(std::move(f));
   }
   say_what_was_read(list, choices.made(), &report);
+  save_failures(failed, options, chosen, &report);
   return finish(report, options.common);
 }
 
@@ -191,6 +194,10 @@ int run_choices(const FuzzCommand& options, const Chosen& chosen) {
     report.findings.push_back(std::move(f));
   }
   say_what_was_read(list, choices.made(), &report);
+  FuzzResult failed;
+  if (!result.findings.ok())
+    failed.failures = {{std::as_const(result.findings).findings()[0].id, choices.made()}};
+  save_failures(failed, options, chosen, &report);
   bool changed = false;
   if (result.acted > 0 && report.findings.empty()) {
     HistoryOptions histories;
@@ -208,12 +215,14 @@ int run_with(FuzzCommand& options, const RunCampaign& run_campaign) {
   const bool grid = !options.exhaustive.empty();
   if (!options.digest.empty() && chosen.backends.empty())
     throw UsageError("--digest: kernels have no steps; `shadowgraph list backends`");
+  if (!options.digest.empty()) check_file("--digest", options.digest);
+  if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
   if (options.device == DeviceKind::kCuda && grid)
     throw UsageError("--device cuda: " + options.exhaustive + " runs on the simulated device");
   if (grid && options.seconds_given && options.campaign.ledger.empty())
     throw UsageError("--seconds: a grid runs whole, except on a --ledger");
   if (options.choices_given)
-    return chosen.backends.empty() ? run_call(options) : run_choices(options, chosen);
+    return chosen.backends.empty() ? run_call(options, chosen) : run_choices(options, chosen);
   if (options.campaign.ledger.empty())
     return grid ? run_grid(options, chosen) : run_random(options, chosen);
   if (!options.save_failures.empty())

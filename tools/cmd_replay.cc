@@ -140,7 +140,8 @@ class ReplayRun {
     }
     std::vector<RunRecord> runs;
     status = parse_digest(text, options_.against, &runs);
-    const auto same = std::ranges::find(runs, x.choices, &RunRecord::choices);
+    const auto same = std::ranges::find_if(
+        runs, [&](const RunRecord& run) { return same_choices(run.choices, x.choices); });
     if (status.ok() && same == runs.end())
       status.add(make_finding("io.kind", at(options_.against), "a history of the case's choices",
                               fmt::format("{} others", runs.size())));

@@ -56,6 +56,10 @@ void say_what_is_void(const Planted& planted, bool changed, const std::string& n
 /// Writes the digest of what ran, if the options want it.
 void save_digest(const FuzzCommand& options, std::span<const RunRecord> runs, Report* report);
 
+/// Writes the cases of a result that failed into the folder that the options name, if any.
+void save_failures(const FuzzResult& result, const FuzzCommand& options, const Chosen& chosen,
+                   Report* report);
+
 /// Random calls and histories.
 int run_random(const FuzzCommand& options, const Chosen& chosen);
 /// Everything up to a small size. Throws UsageError.

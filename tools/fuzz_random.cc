@@ -93,19 +93,6 @@ std::vector<FailureFile> failures_of(const FuzzResult& result, const FuzzCommand
   return files;
 }
 
-void save_failures(const std::string& folder, const std::vector<FailureFile>& files,
-                   Report* report) {
-  std::map<std::string, int> saved;
-  for (const FailureFile& file : files) {
-    const std::string path = fmt::format("{}/{}-{}.json", folder, file.law, ++saved[file.law]);
-    Status status = write_file(path, std::as_bytes(std::span(file.text)));
-    for (Finding& f : status.findings()) report->findings.push_back(std::move(f));
-    if (status.ok())
-      report->warnings.push_back("saved " + path + ": `shadowgraph replay " + path + file.flags +
-                                 "`");
-  }
-}
-
 /// A file of a corpus, as it runs with this campaign's faults, whatever its own are.
 void play(const CaseFile& file, const FuzzCommand& options, const Chosen& chosen,
           const Planted& planted, Report* report) {
@@ -136,6 +123,21 @@ void play(const CaseFile& file, const FuzzCommand& options, const Chosen& chosen
 
 }  // namespace
 
+void save_failures(const FuzzResult& result, const FuzzCommand& options, const Chosen& chosen,
+                   Report* report) {
+  if (options.save_failures.empty()) return;
+  std::map<std::string, int> saved;
+  for (const FailureFile& file : failures_of(result, options, chosen)) {
+    const std::string path =
+        fmt::format("{}/{}-{}.json", options.save_failures, file.law, ++saved[file.law]);
+    Status status = write_file(path, std::as_bytes(std::span(file.text)));
+    for (Finding& f : status.findings()) report->findings.push_back(std::move(f));
+    if (status.ok())
+      report->warnings.push_back("saved " + path + ": `shadowgraph replay " + path + file.flags +
+                                 "`");
+  }
+}
+
 int run_random(const FuzzCommand& options, const Chosen& chosen) {
   const Planted planted(chosen.faults);
   Gpu gpu(options.device);
@@ -148,7 +150,6 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   fuzz.max_findings = options.common.max_findings;
   fuzz.digest = !options.digest.empty();
 
-  if (!options.save_failures.empty()) check_folder("--save-failures", options.save_failures);
   catch_interrupts();
   Report report = begin_report(options);
   if (options.first_given && options.cases > 0 && options.shard.count == 1)
@@ -168,8 +169,7 @@ int run_random(const FuzzCommand& options, const Chosen& chosen) {
   add_result(result, chosen, planted, &report);
   save_digest(options, result.runs, &report);
   conclude(result.skipped > 0 ? std::string(kNoStep) : nothing_ran(options), kMoreCases, &report);
-  if (!options.save_failures.empty())
-    save_failures(options.save_failures, failures_of(result, options, chosen), &report);
+  save_failures(result, options, chosen, &report);
   return finish(report, options.common);
 }
 

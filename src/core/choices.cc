@@ -46,4 +46,11 @@ ChoicesRead compare_choices(std::span<const uint32_t> given, std::span<const uin
   return read;
 }
 
+bool same_choices(std::span<const uint32_t> a, std::span<const uint32_t> b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  const auto behind = b.subspan(a.size());
+  return std::ranges::equal(a, b.first(a.size())) &&
+         std::ranges::all_of(behind, [](uint32_t choice) { return choice == 0; });
+}
+
 }  // namespace shadowgraph

@@ -216,5 +216,7 @@ struct ChoicesRead {
   bool none = true;                  // no number was read as it stands
 };
 ChoicesRead compare_choices(std::span<const uint32_t> given, std::span<const uint32_t> made);
+/// Do both make the same case? Past the end of a list every choice is 0.
+bool same_choices(std::span<const uint32_t> a, std::span<const uint32_t> b);
 
 }  // namespace shadowgraph

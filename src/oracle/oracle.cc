@@ -136,7 +136,8 @@ int32_t terms_of(const Eigen::VectorXd& q) {
 }
 
 void resize_logits(OracleRow& row) {
-  for (Eigen::ArrayXd* of_keys : {&row.logits, &row.magnitudes, &row.products, &row.key_scales})
+  for (Eigen::ArrayXd* of_keys :
+       {&row.logits, &row.uncapped, &row.magnitudes, &row.products, &row.key_scales})
     of_keys->resize(static_cast<Eigen::Index>(row.keys.size()));
 }
 
@@ -150,6 +151,7 @@ void set_logits(const RowMatrix& k, const RowMatrix& abs_k, const Eigen::ArrayXd
     const Eigen::Index at = row.keys[static_cast<size_t>(j)] - first;
     const double key_scale = key_scales[at + first], s = dots[at] * row.scale * key_scale;
     row.logits[j] = row.soft_cap > 0 ? row.soft_cap * std::tanh(s / row.soft_cap) : s;
+    row.uncapped[j] = std::abs(s);
     row.products[j] = sums[at];
     row.key_scales[j] = std::abs(key_scale);
     row.magnitudes[j] = sums[at] * row.scale * row.key_scales[j];

@@ -25,6 +25,7 @@ struct OracleRow {
   int32_t head = 0;           // query head
   std::vector<int32_t> keys;  // positions of the keys that it sees, ascending
   Eigen::ArrayXd logits;      // [keys] s_j, with all that is added
+  Eigen::ArrayXd uncapped;    // [keys] |s_j| before the soft cap and all that follows it
   Eigen::ArrayXd added;       // [keys] sum of |what was added| (AttentionTerms); else empty
   Eigen::ArrayXd magnitudes;  // [keys] |scale z_j| products_j: the condition of q.k
   Eigen::ArrayXd products;    // [keys] sum_i |q_i k_ji|, of the stored k

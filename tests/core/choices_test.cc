@@ -191,6 +191,15 @@ TEST(Rng, IsSplitMix64) {
   EXPECT_EQ(rng.next(), 9817491932198370423u);
 }
 
+TEST(Choices, ListsThatDifferInZerosAtTheirEndsMakeTheSameCase) {
+  const std::vector<uint32_t> none, list = {1, 0, 2}, longer = {1, 0, 2, 0, 0};
+  EXPECT_TRUE(same_choices(list, longer) && same_choices(longer, list));
+  EXPECT_TRUE(same_choices(none, std::vector<uint32_t>{0, 0}));
+  EXPECT_FALSE(same_choices(list, none));
+  EXPECT_FALSE(same_choices(list, std::vector<uint32_t>{1, 0, 3}));
+  EXPECT_FALSE(same_choices(list, std::vector<uint32_t>{1, 0, 2, 1}));
+}
+
 TEST(Rng, StreamsDifferAndAreRepeatable) {
   std::set<uint64_t> first;
   for (uint64_t seed = 0; seed < 30; ++seed) {

@@ -114,8 +114,6 @@ template <class SlipOfLse>
 void expect_each_found(const char* name, const SlipOfLse& slip) {
   int64_t changed = 0;
   for (const FarCall& call : far_calls()) {
-    // The bound takes a cap to pass on what a logit has lost before it, which may be all of 200.
-    if (std::get<AttentionCase>(call.x.call).logits_soft_cap > 0) continue;
     AttentionScene scene(call.x, call.data, AttentionArrangement::of(call.x));
     scene.lay(0);
     ASSERT_EQ(scene.run().to_string(), "ok");

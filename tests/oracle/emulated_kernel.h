@@ -46,6 +46,7 @@ struct State {
 inline State attend(const SmallCall& c, const Kernel& kernel, int64_t begin, int64_t end) {
   const int64_t dim = c.call.q.shape[2], dv = c.call.v.shape[2];
   const float scale = c.call.params.sm_scale * kernel.scale_error * static_cast<float>(kLog2E);
+  const float cap = c.call.params.logits_soft_cap;
   State x;
   x.o.resize(static_cast<size_t>(dv));
   for (int64_t tile = begin; tile < end; tile += 16) {
@@ -55,6 +56,9 @@ inline State attend(const SmallCall& c, const Kernel& kernel, int64_t begin, int
       float dot = 0;
       for (int64_t i = 0; i < dim; ++i) dot += c.q[size_t(i)] * c.k[size_t(j * dim + i)];
       s[j - tile] = dot * scale;
+      if (cap > 0)
+        s[j - tile] = std::tanh(dot * (c.call.params.sm_scale * kernel.scale_error / cap)) *
+                      (cap * static_cast<float>(kLog2E));
       top = std::max(top, s[j - tile]);
     }
     const float factor = std::exp2(x.m - top);
@@ -125,6 +129,7 @@ inline Arithmetic arithmetic_of(const Kernel& kernel) {
   a.in_order = kernel.partials == Partials::kUnscaled;
   a.partials = kernel.partials;
   a.tile = 16;
+  a.tanh_relative = 0x1p-21;
   a.split = kernel.split;
   a.round_p = kernel.round_p ? RoundP::kToQuery : RoundP::kNever;
   a.sum_sees_rounded_p = kernel.sum_sees_rounded_p;

@@ -32,6 +32,8 @@ TEST(FarBound, HoldsFarFromZero) {
         std::fill(c.q.begin(), c.q.end(), 0.F);
       const uint32_t most = kernel.q_type == DType::kF16 ? 16 : 100;
       lift(c, static_cast<int>(rng.below(most)), rng);
+      if (rng.below(3) == 0)
+        c.params().logits_soft_cap = std::ldexp(1.F, static_cast<int>(rng.below(9)));
       const Excess e = measure(c, kernel);
       ASSERT_LE(e.out, 1) << "row " << i << ", " << n << " keys";
       ASSERT_LE(e.lse, 1) << "row " << i << ", " << n << " keys";
@@ -59,6 +61,17 @@ TEST(FarBound, OfValuesIsTheSameWhateverAllLogitsAre) {
     const ErrorBound far = bound_of(c);
     EXPECT_TRUE((far.out == at_zero.out).all()) << exponent;
     EXPECT_LT(far.lse, 1e-5 + std::ldexp(1.0, exponent + 6 - 20)) << exponent;
+  }
+}
+
+TEST(FarBound, BehindASoftCapDoesNotGrowWithWhatTheCapCuts) {
+  Rng rng(7);
+  SmallCall c(1, 30, 1, 1, 8, 4);
+  c.params().logits_soft_cap = 50;
+  fill(c, DType::kF32, rng);
+  for (const int exponent : {5, 10, 17, 40, 100}) {
+    lift(c, exponent, rng);
+    EXPECT_LT(bound_of(c).lse, 1e-3) << exponent;
   }
 }
 

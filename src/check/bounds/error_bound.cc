@@ -64,6 +64,13 @@ Eigen::ArrayXd term_errors(const OracleRow& row, const Arithmetic& a) {
   return errors;
 }
 
+/// What a soft cap leaves of errors of logits: its slope is largest where a logit may be nearest to
+/// 0.
+Eigen::ArrayXd capped_errors(const OracleRow& row, const Eigen::ArrayXd& errors) {
+  const Eigen::ArrayXd nearest = (row.uncapped - errors / row.temperature).max(0.0);
+  return errors * (1 - (nearest / row.soft_cap).tanh().square());
+}
+
 /// delta_j
 Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
   const double terms = row.terms;
@@ -72,8 +79,10 @@ Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
   const double products = a.tf32 ? (1 + kTf32) * (1 + kTf32) - 1 : 0;
   const double dot = (1 + products) * gamma_of(addends(terms, a), a.u_sum) + products + scaling;
   Eigen::ArrayXd delta = dot * (1 + scaling) * row.magnitudes;
+  const Eigen::ArrayXd uncapped = delta;
   if (row.soft_cap > 0) {
     const Eigen::ArrayXd capped = capped_logits(row);
+    delta = capped_errors(row, delta);
     delta += row.temperature * row.soft_cap * a.tanh_absolute + a.tanh_relative * capped;
     delta += scaling * capped;
   }
@@ -84,7 +93,7 @@ Eigen::ArrayXd logit_errors(const OracleRow& row, const Arithmetic& a) {
   // Products below the normal range may be flushed to 0, and so may elements of q and k.
   delta += row.temperature * terms * kTiny * std::abs(row.scale) *
            (1 + row.query_max + row.key_max) * row.key_scales;
-  if (a.scores_type != DType::kF32) delta += score_errors(row, a, delta);
+  if (a.scores_type != DType::kF32) delta += score_errors(row, a, delta.max(uncapped));
   // A q.k may overflow before it is scaled.
   delta = (row.products > kF32Largest / (1 + dot)).select(kInfinity, delta);
   if (!row.k_scaled) return delta;

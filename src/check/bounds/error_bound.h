@@ -5,10 +5,11 @@
 // D = sum_j exp(s_j - M).
 //
 // delta_j  Logit. A sum of d products in any order is within g(d, u_sum) |scale| sum_i |q_i k_ji|;
-//          scale, base change and product are `scale_roundings` more. The soft cap is 1-Lipschitz
-//          and adds the error of its tanh, times the cap. What lies below the normal range may be
-//          flushed, products and elements: 2^-126 |scale| d (1 + max |q_i| + max |k_ji|). A token's
-//          own scale z_j (i8) multiplies all of these, the k_ji being its codes; it is rounded once
+//          scale, base change and product are `scale_roundings` more. A soft cap c passes on
+//          1 - tanh^2 (x / c) of it, x the |logit| before the cap less its error, and adds the
+//          error of its tanh, times the cap. What lies below the normal range may be flushed,
+//          products and elements: 2^-126 |scale| d (1 + max |q_i| + max |k_ji|). A token's own
+//          scale z_j (i8) multiplies all of these, the k_ji being its codes; it is rounded once
 //          more, into the multiplier c z_j, c = scale log2 e (or scale / cap), which may be flushed
 //          as well: 2^-126 sum_i |q_i k_ji|, times the cap if that is above 1.
 //          A factor in TF32 loses 2^-10 of itself, a product (1 + 2^-10)^2 - 1. Scores of 16 bits
