@@ -34,6 +34,9 @@ class ConfigCheck {
     if (c_.page_size < 1 || !std::has_single_bit(static_cast<uint32_t>(c_.page_size)))
       fail("page_size", "a power of two", c_.page_size);
     at_least("max_requests", 1, c_.max_requests);
+    const int32_t most = std::max(1, c_.max_requests);
+    if (c_.least_requests < 1 || c_.least_requests > most)
+      fail("least_requests", "1.." + std::to_string(most), c_.least_requests);
     at_least("max_context_len", 2, c_.max_context_len);
     at_least("max_chunk", 1, c_.max_chunk);
     at_least("max_encoder_len", 0, c_.max_encoder_len);

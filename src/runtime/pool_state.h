@@ -25,6 +25,7 @@ struct RuntimeConfig {
   int32_t max_encoder_len = 0;   // 0: no encoder
   int32_t dllm_block = 0;        // tokens; 0: no diffusion model
   int32_t max_chunk = 8;         // tokens that one extend adds to a request
+  int32_t least_requests = 1;    // that run, and that a step has, as long as pools have room
   bool crowded = false;          // nearly every request comes as soon as there is room
   bool radix = false;            // share prefixes; of one pool, without encoders
   // Prompts are extended elsewhere, and all of their KV arrives at once; without encoders

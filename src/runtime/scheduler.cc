@@ -191,13 +191,16 @@ void Scheduler::churn(Choices& choices) {
   }
   const size_t most = config_.crowded ? static_cast<size_t>(config_.max_requests) : 2;
   const auto comes = [&] { return config_.crowded ? choices.below(16) != 0 : choices.one_in(2); };
-  for (bool first = running_.empty(); waiting_.size() < most && (first || comes()); first = false) {
+  const auto least = static_cast<size_t>(config_.least_requests);
+  for (bool must = running_.size() < least; waiting_.size() < most && (must || comes());) {
     arrive(choices);
-    if (first && !config_.crowded) break;
+    const bool too_few = running_.size() + waiting_.size() < least;
+    if (must && !too_few && !config_.crowded) break;
+    must = too_few;
   }
   // Most are admitted at once: then prompts that have begun run next to new ones.
   const auto goes = [&] { return config_.crowded ? comes() : choices.below(4) != 3; };
-  while (!waiting_.empty() && (running_.empty() || goes()) && admit()) continue;
+  while (!waiting_.empty() && (running_.size() < least || goes()) && admit()) continue;
 }
 
 void Scheduler::arrive(Choices& choices) {

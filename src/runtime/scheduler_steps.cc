@@ -7,14 +7,15 @@
 namespace shadowgraph {
 namespace {
 
-/// Most of them, at least one.
+/// Most of them, and so many at least.
 template <class T>
-std::vector<T> some_of(const std::vector<T>& all, Choices& choices) {
+std::vector<T> some_of(const std::vector<T>& all, int32_t least, Choices& choices) {
   std::vector<T> some;
   for (const T& t : all) {
     if (choices.below(4) != 3) some.push_back(t);
   }
-  return some.empty() && !all.empty() ? std::vector<T>{all[0]} : some;
+  const size_t enough = std::min(all.size(), static_cast<size_t>(least));
+  return some.size() < enough ? std::vector<T>(all.begin(), all.begin() + enough) : some;
 }
 
 }  // namespace
@@ -27,23 +28,26 @@ Step Scheduler::plain_step(Choices& choices) {
     else if (has_room(r.pool.kv_len))  // else it ends as soon as that is known
       ready.push_back(&r);
   }
+  const auto some = [&](const Requests& all) {
+    return some_of(all, config_.least_requests, choices);
+  };
   const auto extend = [&] {
-    const Requests list = some_of(prompts, choices);
+    const Requests list = some(prompts);
     if (config_.prebuilt) return extend_step(ForwardMode::kPrebuilt, list, {}, choices);
     const bool split = choices.one_in(3);
     return extend_step(split ? ForwardMode::kSplitPrefill : ForwardMode::kExtend, list, {},
                        choices);
   };
   const auto go_on = [&] {
-    const Requests list = some_of(ready, choices);
+    const Requests list = some(ready);
     if (config_.dllm_block > 0) return block_step(list);
     if (config_.draft.num_steps == 0) return decode_step(list);
     begin_round(list, choices);
     return round_step(choices);
   };
   const auto mixed = [&] {
-    const Requests more = some_of(ready, choices);
-    return extend_step(ForwardMode::kMixed, some_of(prompts, choices), more, choices);
+    const Requests more = some(ready);
+    return extend_step(ForwardMode::kMixed, some(prompts), more, choices);
   };
   const bool mixes = config_.dllm_block == 0 && config_.draft.num_steps == 0 && !config_.prebuilt;
   std::vector<std::function<Step()>> options;

@@ -18,6 +18,9 @@ TEST(Config, EveryFindingAtOnce) {
                                    "pool.shape draft.num_draft_tokens", "pool.shape window_left",
                                    "pool.shape radix", "pool.shape draft.num_steps"}));
   c = {};
+  c.least_requests = 5;
+  EXPECT_EQ(ids(validate(c)), Ids{"pool.shape least_requests"});
+  c = {};
   c.num_pages = 31;
   EXPECT_EQ(ids(validate(c)), Ids{"pool.shape num_pages"});
   c.num_pages = 40;

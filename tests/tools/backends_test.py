@@ -341,7 +341,7 @@ class Planted(Fuzz):
                 continue
             self.assertIn("the history has no step that its backend runs", out)
             self.assertRegex(judged, r"^nothing was judged: 0 cases judged, 0 findings, 1 skipped")
-        report = self.report("--backend", "flashattention_two_batch", "--cases", "30")
+        report = self.report("--backend", "trtllm_mla_two_batch", "--cases", "30")
         self.assertEqual(report["summary"]["cases"] + report["summary"]["skipped"], 30)
         self.assertGreater(report["summary"]["skipped"], 0)
 

@@ -36,6 +36,7 @@ void choose_sizes(const Backend& b, Choices& c, History* h) {
   h->model.page_size = r.page_size = choose_page_size(b, c);
   h->sizes = choose_kind(b, c);
   r.max_requests = c.between("max_requests", b.info().halves ? 2 : 1, 4);  // two batches of them
+  if (b.info().halves) r.least_requests = c.of({2, 2, 2, 1});  // else few steps can be halved
   r.max_context_len = r.page_size * c.between(2, 4) + c.between(8, 24);
   r.max_chunk = c.between(2, 9) * std::max(1, r.page_size / 8);  // prompts of pages, in few steps
   // Prompts come first: a backend that extends none, or halves batches, waits for its steps.
