@@ -58,7 +58,7 @@ struct RowByHand {
     row.added = Eigen::Map<const Eigen::ArrayXd>(added.data(), n);
     row.logits = temperature * capped + row.added;
     row.added = row.added.abs().eval();
-    row.products = Eigen::ArrayXd::Constant(n, q_k);
+    row.products = row.uncapped = Eigen::ArrayXd::Constant(n, q_k);
     row.magnitudes = temperature * row.products;
     row.key_scales = Eigen::ArrayXd::Ones(n);
     finish(row);
