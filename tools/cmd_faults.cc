@@ -43,6 +43,8 @@ constexpr uint64_t kTwinCases = 100;
 // Time and histories for a pair of the matrix, where options do not say.
 constexpr double kPairSeconds = 2;
 constexpr uint64_t kPairCases = 60;
+// To make the history small that noticed a fault.
+constexpr double kShrinkSeconds = 5;
 
 // A fault's budget in a ledger, and the time after which it hangs.
 constexpr uint64_t kLedgerCases = 4000;
@@ -172,7 +174,8 @@ class FaultsRun {
     return {.seed = options_.common.seed,
             .cases = options_.cases,
             .seconds = in_cases ? 0 : options_.budget_seconds,
-            .threads = options_.common.num_threads()};
+            .threads = options_.common.num_threads(),
+            .shrink = in_cases ? kSameEverywhere : ShrinkBudget{.seconds = kShrinkSeconds}};
   }
 
   void hunt(const Fault& fault, FaultReport* row) {

@@ -180,6 +180,7 @@ Covering::Covering(const Draw& draw, std::vector<Level> always, const InFull& in
   classify(in_full);
   number_pairs(search);
   fill_rows(search);
+  order_rows();
 }
 
 void Covering::classify(const InFull& in_full) {
@@ -249,6 +250,33 @@ void Covering::fill_rows(Search& search) {
     if (!used[level]) add_row(search.cases[static_cast<size_t>(search.witness[level][level])]);
 }
 
+/// A run that ends within the rows has met as many pairs as it can.
+void Covering::order_rows() {
+  struct Row {
+    std::vector<Level> levels;
+    std::vector<size_t> pairs;
+  };
+  std::vector<Row> rest;
+  for (std::vector<Level>& row : rows_) {
+    PairSet met(pairs_.size());
+    add(row, &met);
+    rest.push_back({std::move(row), {}});
+    for (size_t pair = 0; pair < met.size(); ++pair)
+      if (met[pair]) rest.back().pairs.push_back(pair);
+  }
+  PairSet met(pairs_.size());
+  const auto gain = [&](const Row& row) {
+    return std::ranges::count_if(row.pairs, [&](size_t pair) { return !met[pair]; });
+  };
+  rows_.clear();
+  while (!rest.empty()) {
+    const auto best = std::ranges::max_element(rest, {}, gain);
+    for (const size_t pair : best->pairs) met[pair] = true;
+    rows_.push_back(std::move(best->levels));
+    rest.erase(best);
+  }
+}
+
 Wishes Covering::wishes(uint64_t seed, uint64_t n) const {
   Wishes wishes = {always_};
   if (rows_.empty()) return wishes;
@@ -264,7 +292,7 @@ Wishes Covering::wishes(uint64_t seed, uint64_t n) const {
 Wishes Covering::wishes(uint64_t seed, uint64_t n, const OtherLevels& others) const {
   const uint64_t round = n / others.every, place = n % others.every;
   if (place != others.at) return wishes(seed, n - round - (place > others.at ? 1 : 0));
-  Wishes all = wishes(seed, round);
+  Wishes all = wishes(seed, rows_.size() + round);
   const auto at = std::ranges::find(all.levels, others.factor, &Level::factor);
   at->value = 1 + static_cast<int64_t>(round % static_cast<uint64_t>(others.levels));
   return all;

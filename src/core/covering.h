@@ -36,11 +36,12 @@ class Covering {
   /// same ones every time.
   Covering(const Draw& draw, std::vector<Level> always, const InFull& in_full);
 
-  /// Wishes of the n-th case of a seed. The first rows() cases meet all pairs, most of them at
-  /// once, for any seed. Behind them the rows come again in the seed's orders, and every second
-  /// time with half of their levels, so that three meet in all ways.
+  /// Wishes of the n-th case of a seed. The first rows() cases meet all pairs, each as many new
+  /// ones as can be, for any seed. Behind them the rows come again in the seed's orders, and every
+  /// second time with half of their levels, so that three meet in all ways.
   Wishes wishes(uint64_t seed, uint64_t n) const;
-  /// The same, but some cases have a row's levels with another level of a factor.
+  /// The same, but some cases have a row's levels, half of them at first, with another level of a
+  /// factor.
   Wishes wishes(uint64_t seed, uint64_t n, const OtherLevels& others) const;
   size_t rows() const { return rows_.size(); }
 
@@ -57,6 +58,7 @@ class Covering {
   void number_pairs(const Search& search);
   size_t place_of(size_t a, size_t b) const;  // of two levels' pair in numbers_
   void fill_rows(Search& search);
+  void order_rows();
   std::string text_of_class(int32_t level) const;
 
   std::vector<Level> always_;

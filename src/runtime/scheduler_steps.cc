@@ -52,7 +52,8 @@ Step Scheduler::plain_step(Choices& choices) {
   const bool mixes = config_.dllm_block == 0 && config_.draft.num_steps == 0 && !config_.prebuilt;
   std::vector<std::function<Step()>> options;
   if (!prompts.empty()) options.emplace_back(extend);
-  if (!ready.empty()) options.emplace_back(go_on);
+  const bool are_few = ready.size() < static_cast<size_t>(config_.least_requests);
+  if (!ready.empty() && !(are_few && !prompts.empty())) options.emplace_back(go_on);
   if (!prompts.empty() && !ready.empty() && mixes) options.emplace_back(mixed);
   if (options.empty() || choices.one_in(16)) return step_of(ForwardMode::kIdle, {});
   return options[choices.below(static_cast<uint32_t>(options.size()))]();

@@ -10,8 +10,8 @@
 namespace shadowgraph::golden_test {
 namespace {
 
-constexpr uint64_t kDigest = 0x113c1650425f621f;  // of cases 0..149 of seed 1
-constexpr uint64_t kCases = 0x410534c1e788951c;   // of the texts of cases 0..2999 of seed 1
+constexpr uint64_t kDigest = 0x9bb83775206e525a;  // of cases 0..149 of seed 1
+constexpr uint64_t kCases = 0xfa8a2d485bbd4930;   // of the texts of cases 0..2999 of seed 1
 
 uint64_t mix(uint64_t h, const void* data, size_t size) {
   return fnv1a({static_cast<const char*>(data), size}, h);

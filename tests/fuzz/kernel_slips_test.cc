@@ -23,7 +23,7 @@ using Shows = std::function<bool(const Case& c, const AttentionCase& x)>;
 
 /// Runs calls of the generator with the slip instead of the kernel, of those that can show it.
 void expect_found(const Shows& shows, const Slip& slip) {
-  constexpr uint64_t kSoon = 8000;  // few calls have neither a mask nor terms
+  constexpr uint64_t kSoon = 20000;  // few calls have neither a mask nor terms
   for (uint64_t number = 0; number < kSoon; ++number) {
     const Case c = fuzz_case(1, number);
     const auto* x = c.as<AttentionCase>();

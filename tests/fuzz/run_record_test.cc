@@ -107,7 +107,7 @@ HistoryCase some_case(uint64_t number) {
 
 TEST(RunRecord, ASlipIsNamedByItsStepItsFieldAndItsElement) {
   int seen = 0;
-  for (uint64_t number = 0; number < 10; ++number) {
+  for (uint64_t number = 0; number < 16; ++number) {
     const HistoryCase x = some_case(number);
     RunRecord clean;
     ASSERT_TRUE(record_case(x, {}, &clean).ok());

@@ -101,7 +101,8 @@ def write(mutants, to):
     own = {f"src/core/{name}": (HERE / name).read_bytes() for name in ("mutant.h", "mutant.cc")}
     options = "\ntarget_compile_options(shadowgraph PRIVATE -O2 -w -include core/mutant.h)\n"
     cmake = {"src/CMakeLists.txt": (ROOT / "src/CMakeLists.txt").read_bytes() + options.encode()}
-    copy_repository(to, {**planted(mutants), **own, **cmake})
+    once = {"tests/mutants/mutant.cc": b"// The library has it here.\n"}
+    copy_repository(to, {**planted(mutants), **own, **cmake, **once})
 
 
 def run_logged(log, *command, cwd):

@@ -46,16 +46,19 @@ void DenseWorld::poison_slot(int32_t slot) {
   }
 }
 
-/// Padding reads the sink, and it is NaN: no other row may feel it.
+/// Padding reads the sink, and it is NaN: no other row may feel it. Padding writes its first slot;
+/// the others are seldom written, and a pool with gaps would fill each of its own.
 void DenseWorld::poison_sink() {
   if (k_cache_.shape[0] == 0 || place_.options.full_pools) return;
   const int64_t page = place_.model.page_size, at_once = k_cache_.row_stride == 0 ? page : 1;
   for (const Buffer* b : caches()) {
     for (int64_t slot = 0; slot < page; slot += at_once) {
       const std::span<std::byte> sink = bytes_at(*b, b->rows(slot, at_once));
+      if (slot > 0 && has_sink_ && is_nan_bytes(sink)) continue;
       place_.streams.forward().fill(sink.data(), kNanByte, sink.size());
     }
   }
+  has_sink_ = true;
 }
 
 void DenseWorld::copy_slot(SlotCopy c, std::span<const int64_t> full_to_swa) {
