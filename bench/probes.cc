@@ -305,10 +305,10 @@ const ProbeFacts& Probes::facts(int threads) {
   ProbeFacts facts;
   facts.threads = threads;
   facts.huge_page_share = huge_page_share(memory_.data(), memory_.size());
-  // The size that calls rotate over: where that is cold, the probes' memory is too, since it is no
-  // smaller.
+  // Calls rotate over as much as cold_memory() says.
   const ColdMemory& cold = cold_memory();
-  facts.cold_share = cold.wanted > cold.bytes ? cold.bytes / cold.wanted : 1;
+  const double read = std::min(cold.bytes, static_cast<double>(memory_.size()));
+  facts.cold_share = cold.wanted > read ? read / cold.wanted : 1;
   for (const Probe probe : kAllProbes)
     facts.choices[static_cast<size_t>(probe)] = choose(probe, threads);
   facts.fma_per_clock = per_clock(threads, Probe::kFmaPeak);

@@ -53,7 +53,7 @@ struct ProbeChoice {
 struct ProbeFacts {
   int threads = 1;
   double huge_page_share = 0;  // of the memory that is read
-  double cold_share = 1;       // bytes of cold_memory() over those wanted, at most 1
+  double cold_share = 1;       // of the bytes that cold_memory() wants, what is read; at most 1
   // Vector operations a clock of one thread's best variant; 0: unknown
   double fma_per_clock = 0, dot_per_clock = 0;
   std::array<ProbeChoice, kProbes> choices;

@@ -22,8 +22,9 @@ struct BenchOptions {
   int rounds = 7;   // quiet ones wanted of each row; three times as many are tried
   int threads = 1;  // of shapes that do not say
   uint64_t seed = 1;
-  Arith arith = Arith::kPortable;  // fast: for every shape
-  std::string flags = {};          // for the command that a finding names: " --seed 2"
+  int64_t probe_bytes = bench::probe_bytes();  // a multiple of 2 MiB
+  Arith arith = Arith::kPortable;              // fast: for every shape
+  std::string flags = {};                      // for the command that a finding names: " --seed 2"
   const std::atomic<bool>* stop = nullptr;
   const Peer* (*find_peer)(std::string_view name) = bench::find_peer;
 };
@@ -42,7 +43,7 @@ std::string void_reason(const Row& row, const std::vector<Round>& rounds, const 
 class Bench {
  public:
   explicit Bench(const BenchOptions& options)
-      : options_(options), probes_(options.seed, options.threads) {}
+      : options_(options), probes_(options.seed, options.threads, options.probe_bytes) {}
 
   /// Findings: what the engine refused, and results that are wrong. The row is in the report in any
   /// case.

@@ -23,6 +23,7 @@ struct BenchCommand {
   Common common;
   std::vector<std::string> rows = {"all"};
   int rounds = 7;
+  int probe_mib = 0;          // 0: as much as is cold
   std::string plot;           // a folder; empty: none
   std::string against, from;  // reports of an older run, and of the newer one instead of a run
   bool list = false;
@@ -150,6 +151,13 @@ void plot(Bench& bench, const BenchCommand& options, Steps& steps, Report* repor
   }
 }
 
+/// Whole pages of 2 MiB.
+int64_t probe_bytes_of(const BenchCommand& options) {
+  constexpr int64_t kPageBytes = int64_t{2} << 20;
+  return options.probe_mib == 0 ? bench::probe_bytes()
+                                : (int64_t{options.probe_mib} + 1) / 2 * kPageBytes;
+}
+
 /// Measures the rows, and the plots' series. *unwritten: a plot that could not be written.
 Report measure(const BenchCommand& options, const std::vector<const Row*>& rows,
                std::optional<OutputError>* unwritten) {
@@ -162,6 +170,7 @@ Report measure(const BenchCommand& options, const std::vector<const Row*>& rows,
   Bench bench({.rounds = options.rounds,
                .threads = report.threads,
                .seed = options.common.seed,
+               .probe_bytes = probe_bytes_of(options),
                .arith = options.common.arith,
                .flags = flags_of(options.common),
                .stop = &interrupted()});
@@ -308,6 +317,10 @@ Verb add_bench(CLI::App& app) {
   command.number(
       "--rounds", options->rounds, 1, 1000,
       "Quiet rounds wanted of each row (default 7); up to three times as many are tried");
+  command.number(
+      "--probe-mib", options->probe_mib, 2, 1 << 20,
+      "Memory that probes read (default: 8 times the last-level caches, at least 512 MiB); with "
+      "less a run starts sooner, and its rows over memory are void");
   const Option plot = command.text(
       "--plot", options->plot,
       "Also write plots (SVG) into this folder: share of the limit, time against length", "DIR");

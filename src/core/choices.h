@@ -63,7 +63,7 @@ struct Level {
   bool is_number = false;                  // and not a name, or yes or no
 
   bool operator==(const Level& other) const {
-    return factor == other.factor && value == other.value;
+    return value == other.value && factor == other.factor;
   }
   /// "page_size 4".
   std::string to_string() const { return std::string(factor) + " " + text(value); }

@@ -217,13 +217,29 @@ void Covering::number_pairs(const Search& search) {
   }
 }
 
+template <class Fn>
+void Covering::for_each_pair(std::span<const Level> levels, Fn fn) const {
+  const std::vector<int32_t> numbers = numbers_of(levels, levels_);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    for (size_t j = i + 1; j < numbers.size(); ++j) {
+      const int32_t pair =
+          numbers_[place_of(static_cast<size_t>(numbers[i]), static_cast<size_t>(numbers[j]))];
+      if (pair >= 0) fn(static_cast<size_t>(pair));
+    }
+  }
+}
+
 void Covering::fill_rows(Search& search) {
   const size_t n = levels_.size();
   PairSet met(pairs_.size());
   const auto gain = [&](const std::vector<Level>& row) {
+    int64_t pairs = 0;
     PairSet with = met;
-    add(row, &with);
-    return std::ranges::count(with, true);
+    for_each_pair(row, [&](size_t pair) {
+      pairs += with[pair] ? 0 : 1;
+      with[pair] = true;
+    });
+    return pairs;
   };
   const auto is_missing = [&](int32_t a, int32_t b) {
     const int32_t pair = numbers_[place_of(static_cast<size_t>(a), static_cast<size_t>(b))];
@@ -239,9 +255,10 @@ void Covering::fill_rows(Search& search) {
     while (!met[next]) {
       const auto [a, b] = search.levels_with(pairs_[next], class_of_);
       std::vector<Level> best = search.cases[static_cast<size_t>(search.witness[a][b])];
+      int64_t most = gain(best);
       for (int t = 0; t < kRowTries; ++t) {
         std::vector<Level> row = search.greedy(a, b, is_missing);
-        if (gain(row) > gain(best)) best = std::move(row);
+        if (const int64_t more = gain(row); more > most) most = more, best = std::move(row);
       }
       add_row(std::move(best));
     }
@@ -252,29 +269,26 @@ void Covering::fill_rows(Search& search) {
 
 /// A run that ends within the rows has met as many pairs as it can.
 void Covering::order_rows() {
-  struct Row {
-    std::vector<Level> levels;
-    std::vector<size_t> pairs;
-  };
-  std::vector<Row> rest;
-  for (std::vector<Level>& row : rows_) {
+  std::vector<std::vector<size_t>> pairs_of(rows_.size()), rows_with(pairs_.size());
+  std::vector<int64_t> gains(rows_.size());  // pairs that a row adds; -1: it has its place
+  for (size_t row = 0; row < rows_.size(); ++row) {
     PairSet met(pairs_.size());
-    add(row, &met);
-    rest.push_back({std::move(row), {}});
-    for (size_t pair = 0; pair < met.size(); ++pair)
-      if (met[pair]) rest.back().pairs.push_back(pair);
+    add(rows_[row], &met);
+    for (size_t pair = 0; pair < met.size(); ++pair) {
+      if (!met[pair]) continue;
+      pairs_of[row].push_back(pair), rows_with[pair].push_back(row);
+      ++gains[row];
+    }
   }
-  PairSet met(pairs_.size());
-  const auto gain = [&](const Row& row) {
-    return std::ranges::count_if(row.pairs, [&](size_t pair) { return !met[pair]; });
-  };
-  rows_.clear();
-  while (!rest.empty()) {
-    const auto best = std::ranges::max_element(rest, {}, gain);
-    for (const size_t pair : best->pairs) met[pair] = true;
-    rows_.push_back(std::move(best->levels));
-    rest.erase(best);
+  std::vector<std::vector<Level>> ordered;
+  while (ordered.size() < rows_.size()) {
+    const auto best = static_cast<size_t>(std::ranges::max_element(gains) - gains.begin());
+    for (const size_t pair : pairs_of[best])
+      for (const size_t row : std::exchange(rows_with[pair], {})) --gains[row];
+    gains[best] = -1;
+    ordered.push_back(std::move(rows_[best]));
   }
+  rows_ = std::move(ordered);
 }
 
 Wishes Covering::wishes(uint64_t seed, uint64_t n) const {
@@ -312,14 +326,7 @@ std::string Covering::text_of(size_t pair) const {
 }
 
 void Covering::add(std::span<const Level> levels, PairSet* met) const {
-  const std::vector<int32_t> numbers = numbers_of(levels, levels_);
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    for (size_t j = i + 1; j < numbers.size(); ++j) {
-      const int32_t pair =
-          numbers_[place_of(static_cast<size_t>(numbers[i]), static_cast<size_t>(numbers[j]))];
-      if (pair >= 0) (*met)[static_cast<size_t>(pair)] = true;
-    }
-  }
+  for_each_pair(levels, [&](size_t pair) { (*met)[pair] = true; });
 }
 
 RoundPlace place_in_rounds(std::span<const size_t> kinds, uint64_t seed, uint64_t number) {

@@ -57,6 +57,9 @@ class Covering {
   void classify(const InFull& in_full);
   void number_pairs(const Search& search);
   size_t place_of(size_t a, size_t b) const;  // of two levels' pair in numbers_
+  /// fn(pair), of one that counts; of a class that has several of the levels, more than once.
+  template <class Fn>
+  void for_each_pair(std::span<const Level> levels, Fn fn) const;
   void fill_rows(Search& search);
   void order_rows();
   std::string text_of_class(int32_t level) const;

@@ -33,6 +33,7 @@ class Shrinker {
   }
 
   ShrinkResult run() {
+    zero_first();
     for (bool better = true; better && !ended();) {
       better = drop_parts();
       for (size_t block = std::max<size_t>(best_.size() / 2, 1); block > 0; block /= 2) {
@@ -75,6 +76,16 @@ class Shrinker {
     best_ = smaller(made->choices, candidate) ? std::move(made->choices) : std::move(candidate);
     parts_ = std::move(made->parts);
     return true;
+  }
+
+  /// The first choices are the sizes of all that follows: a case of small ones runs sooner.
+  void zero_first() {
+    constexpr size_t kFirst = 24;
+    for (size_t i = 0; i < std::min(kFirst, best_.size()) && !ended(); ++i) {
+      ChoiceSequence candidate = best_;
+      candidate[i] = 0;
+      try_one(std::move(candidate));
+    }
   }
 
   /// Parts of the case, from runs of half of them to single ones, from the end.

@@ -46,7 +46,7 @@ struct ShrinkResult {
 };
 
 /// Removes and lowers choices as long as fails(choices) holds, until nothing smaller fails or the
-/// budget ends: whole parts of a case first, then blocks, then each choice.
+/// budget ends: the first choices at 0, whole parts of a case, then blocks, then each choice.
 /// Smaller: shorter, else earlier in dictionary order. Requires that choices fail.
 ShrinkResult shrink(ChoiceSequence choices, const Fails& fails, const ShrinkBudget& budget);
 

@@ -171,6 +171,7 @@ TEST(ModelProbes, EachIsFoundAmongAllBackends) {
     const FuzzResult r =
         planted_histories(probe.tap, {all_backends().begin(), all_backends().end()}, 4000);
     EXPECT_TRUE(r.first) << probe.name << " on " << probe.backend;
+    if (r.first) RecordProperty(probe.name, std::to_string(r.first->cases) + " histories");
   }
 }
 

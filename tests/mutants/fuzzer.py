@@ -14,7 +14,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MOST_BYTES = 4 << 30  # of a run: a slip in a size takes all there is
 GRACE_TIMES, GRACE_SECONDS = 2, 1  # its time again, to shrink what was found and to end
-HISTORIES = 400  # that are run with and without a mutant that nothing found
+HISTORIES = 2000  # that are run with and without a mutant that nothing found
 SECONDS_WAITING = 120  # without any processor time: then it waits for something
 TIMES_ALONE = 200  # its time: one whose hunt was killed ends by itself
 

@@ -39,7 +39,8 @@ int run(int argc, char** argv) {
   if (result.first) why = result.first->laws[0];
   if (result.unnoticed)
     why = result.unnoticed->what + "; shadowgraph fuzz --choices " +
-          to_text(result.unnoticed->choices);
+          to_text(result.unnoticed->choices) +
+          (argc < 4 ? "" : std::string(" --backend ") + argv[3]);
   std::printf("%s: %s\n", std::string(name_of(verdict_of(result))).c_str(), why.c_str());
   return 0;
 }

@@ -14,8 +14,9 @@ import xml.etree.ElementTree
 
 BINARY = ""
 CLEAN, FINDINGS, USAGE, INTERNAL = 0, 1, 2, 4
-# A small one, so that this takes no time where sanitizers make everything slow.
+# A small one with small probes, so that this takes no time where sanitizers make everything slow.
 ROW = "decode_bf16_b1_4k_t1"
+PROBES = ("--probe-mib", "32")
 
 
 def run(*args, env=None, cpus=None):
@@ -34,7 +35,7 @@ def report_of(*args, env=None, cpus=None):
 @functools.cache
 def one_round():
     """A report of one round of ROW. It is measured once, since the probes take seconds. Do not change it."""
-    return report_of("--rows", ROW, "--rounds", "1", "--threads", "1")
+    return report_of("--rows", ROW, *PROBES, "--rounds", "1", "--threads", "1")
 
 
 class Bench(unittest.TestCase):
@@ -63,7 +64,7 @@ class Bench(unittest.TestCase):
     def test_one_round_is_never_quiet_and_no_goal_is_reached_by_it(self):
         row, = one_round()["bench"]
         self.assertEqual((row["quiet"], row["reached"]), (False, False))
-        text = run("--rows", ROW, "--rounds", "1", "--threads", "1")[1]
+        text = run("--rows", ROW, *PROBES, "--rounds", "1", "--threads", "1")[1]
         # Beside other work a probe may fall below its floor too: then the row is void, which is said first.
         self.assertRegex(text, f"(NOT QUIET, no figure to keep|void: ).*: {ROW}\n")
         self.assertTrue(text.splitlines()[-1].startswith("clean: 1 case judged"))
@@ -90,7 +91,7 @@ class Bench(unittest.TestCase):
         self.assertIn("2 threads are too many", err)
 
     def test_a_bound_first_thread_hides_no_processor(self):
-        bound = report_of("--rows", ROW, "--rounds", "1", "--threads", "1", env={"OMP_PROC_BIND": "true"})
+        bound = report_of("--rows", ROW, *PROBES, "--rounds", "1", "--threads", "1", env={"OMP_PROC_BIND": "true"})
         self.assertEqual(one_round()["machine"]["cores"], bound["machine"]["cores"])
 
     def written(self, name, report):
@@ -129,7 +130,7 @@ class Bench(unittest.TestCase):
 
     def test_a_run_is_compared_with_an_older_report(self):
         old = self.written("old.json", self.quiet_report())
-        code, out, _ = run("--rows", ROW, "--rounds", "1", "--threads", "1", "--against", old)
+        code, out, _ = run("--rows", ROW, *PROBES, "--rounds", "1", "--threads", "1", "--against", old)
         self.assertEqual(code, 3)  # one round is never quiet
         self.assertRegex(out, ROW + " +not compared: new is (not quiet|void) ")
 
@@ -189,13 +190,13 @@ class Bench(unittest.TestCase):
 
     def test_a_plot_that_cannot_be_written_does_not_lose_the_report(self):
         os.mkdir(os.path.join(self.folder, "share_of_limit.svg"))
-        code, out, err = run("--rows", ROW, "--rounds", "1", "--threads", "1", "--plot", self.folder, "--format", "json")
+        code, out, err = run("--rows", ROW, *PROBES, "--rounds", "1", "--threads", "1", "--plot", self.folder, "--format", "json")
         self.assertEqual(code, INTERNAL)
         self.assertEqual(json.loads(out)["bench"][0]["shape"], ROW)
         self.assertIn("share_of_limit.svg", err)
 
     def test_ctrl_c_ends_with_what_there_is(self):
-        process = subprocess.Popen([BINARY, "bench", "--rounds", "1000", "--format", "json"], stdin=subprocess.DEVNULL,
+        process = subprocess.Popen([BINARY, "bench", *PROBES, "--rounds", "1000", "--format", "json"], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         time.sleep(10)
         process.send_signal(signal.SIGINT)
@@ -211,7 +212,7 @@ class Bench(unittest.TestCase):
         plot = os.path.join(self.folder, "share_of_limit.svg")
         with open(plot, "w") as old:
             old.write("old")
-        process = subprocess.Popen([BINARY, "bench", "--rows", ROW, "--rounds", "1000", "--threads", "1", "--plot",
+        process = subprocess.Popen([BINARY, "bench", "--rows", ROW, *PROBES, "--rounds", "1000", "--threads", "1", "--plot",
                                     self.folder],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    text=True)
