@@ -93,7 +93,7 @@ class Probes {
  public:
   /// largest_team: threads of the largest team that is common, which touches the memory first.
   /// bytes: a multiple of 2 MiB.
-  Probes(uint64_t seed, int largest_team, int64_t bytes = probe_bytes());
+  Probes(uint64_t seed, int largest_team, int64_t bytes);
 
   /// Facts of so many threads; tries every variant at the first call.
   const ProbeFacts& facts(int threads);

@@ -317,7 +317,7 @@ Verb add_bench(CLI::App& app) {
   command.number(
       "--rounds", options->rounds, 1, 1000,
       "Quiet rounds wanted of each row (default 7); up to three times as many are tried");
-  command.number(
+  const Option probe_mib = command.number(
       "--probe-mib", options->probe_mib, 2, 1 << 20,
       "Memory that probes read (default: 8 times the last-level caches, at least 512 MiB); with "
       "less a run starts sooner, and its rows over memory are void");
@@ -327,6 +327,7 @@ Verb add_bench(CLI::App& app) {
   const Option peers =
       command.flag("--peers", options->peers, "A table of ours beside other libraries instead");
   peers.excludes(plot);
+  peers.excludes(probe_mib);
   command.each(
       "--peer-library", [options](const std::string& path) { options->libraries.push_back(path); },
       "With --peers: a shared library that has what bench/peer.h says", "FILE");

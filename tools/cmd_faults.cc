@@ -43,7 +43,8 @@ constexpr uint64_t kTwinCases = 100;
 // Time and histories for a pair of the matrix, where options do not say.
 constexpr double kPairSeconds = 2;
 constexpr uint64_t kPairCases = 60;
-// To make the history small that noticed a fault.
+// To make the history small that noticed a fault, where the budget is time; with --cases it is the
+// same on every machine.
 constexpr double kShrinkSeconds = 5;
 
 // A fault's budget in a ledger, and the time after which it hangs.

@@ -267,7 +267,7 @@ void Covering::fill_rows(Search& search) {
     if (!used[level]) add_row(search.cases[static_cast<size_t>(search.witness[level][level])]);
 }
 
-/// A run that ends within the rows has met as many pairs as it can.
+/// A run that ends within the rows has met many pairs: the row that adds the most comes next.
 void Covering::order_rows() {
   std::vector<std::vector<size_t>> pairs_of(rows_.size()), rows_with(pairs_.size());
   std::vector<int64_t> gains(rows_.size());  // pairs that a row adds; -1: it has its place

@@ -36,9 +36,10 @@ class Covering {
   /// same ones every time.
   Covering(const Draw& draw, std::vector<Level> always, const InFull& in_full);
 
-  /// Wishes of the n-th case of a seed. The first rows() cases meet all pairs, each as many new
-  /// ones as can be, for any seed. Behind them the rows come again in the seed's orders, and every
-  /// second time with half of their levels, so that three meet in all ways.
+  /// Wishes of the n-th case of a seed. The first rows() cases meet all pairs, for any seed;
+  /// of the rows that are left, the one with the most new pairs comes next. Behind them the rows
+  /// come again in the seed's orders, and every second time with half of their levels, so that
+  /// three meet in all ways.
   Wishes wishes(uint64_t seed, uint64_t n) const;
   /// The same, but some cases have a row's levels, half of them at first, with another level of a
   /// factor.
@@ -57,7 +58,8 @@ class Covering {
   void classify(const InFull& in_full);
   void number_pairs(const Search& search);
   size_t place_of(size_t a, size_t b) const;  // of two levels' pair in numbers_
-  /// fn(pair), of one that counts; of a class that has several of the levels, more than once.
+  /// fn(pair) for each pair of the levels. A class with several of these levels gives its pairs
+  /// more than once.
   template <class Fn>
   void for_each_pair(std::span<const Level> levels, Fn fn) const;
   void fill_rows(Search& search);

@@ -95,6 +95,20 @@ TEST(Covering, MostPairsComeInTheFirstRows) {
   EXPECT_GT(std::ranges::count(met, true), static_cast<int64_t>(covering.pairs() * 3 / 4));
 }
 
+TEST(Covering, NoRowAddsMorePairsThanTheRowBeforeIt) {
+  const Covering covering(levels_of_case, {}, every_number);
+  PairSet met(covering.pairs());
+  int64_t before = std::ssize(met);
+  for (uint64_t row = 0; row < covering.rows(); ++row) {
+    const int64_t known = std::ranges::count(met, true);
+    covering.add(covering.wishes(1, row).levels, &met);
+    const int64_t added = std::ranges::count(met, true) - known;
+    EXPECT_LE(added, before) << row;
+    before = added;
+  }
+  EXPECT_EQ(std::ranges::count(met, true), std::ssize(met));
+}
+
 TEST(Covering, BehindTheRowsSeedsHaveOrdersOfTheirOwn) {
   const Covering covering(levels_of_case, {}, every_number);
   std::set<std::string> firsts;

@@ -69,6 +69,13 @@ class Bench(unittest.TestCase):
         self.assertRegex(text, f"(NOT QUIET, no figure to keep|void: ).*: {ROW}\n")
         self.assertTrue(text.splitlines()[-1].startswith("clean: 1 case judged"))
 
+    def test_small_probes_make_a_row_over_memory_void(self):
+        row, = report_of("--rows", ROW, "--probe-mib", "2", "--rounds", "1", "--threads", "1")["bench"]
+        self.assertIn("last-level caches", row["void"])
+        code, out, err = run("--peers", "--probe-mib", "2")
+        self.assertEqual((code, out), (USAGE, ""))
+        self.assertIn("--probe-mib", err)
+
     def test_every_probe_has_a_figure_or_a_reason(self):
         probes = one_round()["probes"]
         self.assertLessEqual({"stream_read", "page_gather", "fma_peak", "bf16_peak", "amx_peak"}, set(probes))

@@ -103,7 +103,7 @@ class DenseWorld final : public LayerWorld {
   std::vector<Tensors> steps_;
   Buffer k_cache_, v_cache_;  // [slots, heads, head_dim]; latent: all is in k_cache
   Buffer sinks_;              // [num_qo_heads]; no data: the layer has none
-  bool has_sink_ = false;     // its first page was filled once
+  bool has_sink_ = false;     // it was filled since it was bound
   mutable DenseContents contents_;
   std::unordered_map<int32_t, int32_t> held_;  // by slot, the number of its content
   SlotOwners owners_;

@@ -46,8 +46,9 @@ void DenseWorld::poison_slot(int32_t slot) {
   }
 }
 
-/// Padding reads the sink, and it is NaN: no other row may feel it. Padding writes its first slot;
-/// the others are seldom written, and a pool with gaps would fill each of its own.
+/// Padding reads the sink, and it is NaN: no other row may feel it. Padding writes the first slot
+/// of it. A pool with gaps needs a fill for each slot, so the others are filled again only if one
+/// of them has changed.
 void DenseWorld::poison_sink() {
   if (k_cache_.shape[0] == 0 || place_.options.full_pools) return;
   const int64_t page = place_.model.page_size, at_once = k_cache_.row_stride == 0 ? page : 1;
